@@ -6,8 +6,8 @@ epochs, aborted transactions, producers) are made again from the batches and com
 producers may have been forgotten, compaction removes batches that such facts came from, and the first segment of a log
 whose start was deleted does not tell what came before.
 
-After bytes that are no batch the walk goes on at the next good one, and the next row of the index tells the chain and
-the time as they are there: so each place that is wrong is found, and named once.
+After invalid bytes the check continues at the next good batch, and the next row of the index gives the chain and the
+time there: so each fault is found, and reported once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INDEX_TRIES = 3
 
 
 class Severity(IntEnum):
-    """How bad a finding is; `verify` says what each means."""
+    """The severity of a finding; `verify` explains each."""
 
     NOTE = 1
     DEFECT = 2
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a segment lies; `described` is the path whose index file describes it."""
+    """The path of a segment; `described` is the path whose index file describes it."""
 
     base_offset: int
     path: PurePath
@@ -76,7 +76,7 @@ class StoredIndex(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What is known about a segment from elsewhere; `producers` is None if their past is unknown."""
+    """Facts about a segment from other files; `producers` is None if their past is unknown."""
 
     durable_end: int
     next_base: int
@@ -104,7 +104,7 @@ def read_index(disk: Disk, place: Place) -> StoredIndex | Finding:
 
 
 class _Border(NamedTuple):
-    """What the index file or the checkpoint says about the first `position` bytes of a segment."""
+    """A claim of the index file or the checkpoint about the first `position` bytes of a segment."""
 
     position: int
     chain: int
@@ -129,7 +129,7 @@ class SegmentCheck:
         self._row = next(self._rows, None)
         self._damages = deque(self._index.head.damages if self._index else ())
         self._borders = deque(_borders(self._index, expected.checkpoint, place))
-        # In step, chain and time are known: so from the start on, but not behind a fault, until the next row.
+        # In step, chain and time are known: from the start on, and after a fault again from the next row on.
         self._is_in_step = True
         self._step_position = 0
         self._is_whole = True
@@ -145,7 +145,7 @@ class SegmentCheck:
         self._file.close()
 
     def run(self, progress: Callable[[int], None]) -> Iterator[Finding]:
-        """Yield what is wrong, in the order of positions."""
+        """Yield all faults, in the order of positions."""
         if self._index_finding is not None and self._size:
             yield self._index_finding
         while True:
@@ -184,7 +184,7 @@ class SegmentCheck:
             self._seen.details.aborted.append(aborted)
 
     def _report_fault(self, fault: Fault) -> Generator[Finding, None, bool]:
-        """Say what is wrong with the bytes here and step over them; True if the log ends before them."""
+        """Report the fault of the bytes here and skip them; True if the log ends before them."""
         seen = self._seen
         if seen.next_offset >= self._expected.durable_end:
             what = f"the log ends before {self._size - seen.size} bytes of an unfinished write: {fault.reason}"
@@ -242,7 +242,7 @@ class SegmentCheck:
         self._row = next(self._rows, None)
 
     def _check_borders(self) -> Iterator[Finding]:
-        """Compare what the index file and the checkpoint say about the segment up to here."""
+        """Compare the claims of the index file and the checkpoint about the segment up to here."""
         while self._borders and self._borders[0].position <= self._seen.size:
             border = self._borders.popleft()
             if self._is_in_step:
@@ -266,7 +266,7 @@ class SegmentCheck:
             yield from self._compare_facts()
 
     def _compare_facts(self) -> Iterator[Finding]:
-        """Compare what the index derives from the batches with what they say."""
+        """Compare the derived facts of the index with the batches."""
         assert self._index is not None
         head, seen = self._index.head, self._seen
         assert seen.details is not None
@@ -284,7 +284,7 @@ class SegmentCheck:
                 yield self._defect(f"what it says about producer {producer_id} is not what the batches say")
 
     def _check_rest(self) -> Iterator[Finding]:
-        """Say what should have come, but did not."""
+        """Report expected batches that are missing."""
         seen, head = self._seen, self._index.head if self._index else None
         if head is not None and self._size < head.covered and seen.next_offset < head.next_offset:
             missing = f"{head.covered - self._size} bytes with the offsets before {head.next_offset} are missing"
@@ -315,7 +315,7 @@ class SegmentCheck:
 
 
 def disagreeing_producers(stored: ProducerTable, true: ProducerTable) -> list[int]:
-    """Return the producers that an index file tells something else about than the batches do.
+    """Return the producers for which an index file and the batches differ.
 
     A producer that was idle may be missing, or have forgotten its older batches; an open transaction never expires.
     """

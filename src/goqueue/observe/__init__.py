@@ -1,1 +1,1 @@
-"""What can be seen of a running broker: its metrics and its health. Looks, and changes nothing."""
+"""Metrics and health of a running broker. Reads state, and changes nothing."""

@@ -1,4 +1,4 @@
-"""Metrics in the words of Prometheus: text, or OpenMetrics.
+"""Metrics in the formats of Prometheus: text, or OpenMetrics.
 
 Names begin with `goqueue_`, units are seconds and bytes. Counters start at 0 with the process. Reasons for dropping
 connections are bounded, since they quote what clients do: at most 50, in which every number is an N.
@@ -36,7 +36,7 @@ _GAUGES = {
     "goqueue_partitions": "Partitions of all topics.",
     "goqueue_partitions_omitted": "Partitions that have no series of their own.",
     "goqueue_logs_offline": "Partitions that cannot be opened or take no writes.",
-    "goqueue_groups": "Groups, those included that have nothing but offsets.",
+    "goqueue_groups": "Groups, including those with offsets only.",
     "goqueue_groups_omitted": "Groups that have no series of their own.",
 }
 
@@ -62,13 +62,13 @@ class _Telling(Collector):
     @override
     def collect(self) -> Iterator[Metric]:
         snapshot = self._snapshot
-        version = GaugeMetricFamily("goqueue_build_info", "Which version runs.", labels=("version", "python"))
+        version = GaugeMetricFamily("goqueue_build_info", "The version that runs.", labels=("version", "python"))
         version.add_metric((__version__, ".".join(map(str, sys.version_info[:3]))), 1)
         yield version
         yield from _requests(snapshot.requests)
         yield from _connections(snapshot)
         if (free := self._free_fraction) is not None:
-            yield GaugeMetricFamily("goqueue_disk_free_ratio", "Which part of the disk is free, from 0 to 1.", free)
+            yield GaugeMetricFamily("goqueue_disk_free_ratio", "The free fraction of the disk, from 0 to 1.", free)
         for name, text in _GAUGES.items():
             yield GaugeMetricFamily(name, text, snapshot.gauges[name])
         yield from _partitions(snapshot.partitions)
@@ -134,7 +134,9 @@ def _partitions(rows: Sequence[PartitionRow]) -> Iterator[Metric]:
         CounterMetricFamily("goqueue_partition_bytes_in", "Bytes of batches published.", labels=_PARTITION_LABELS),
         CounterMetricFamily("goqueue_partition_bytes_out", "Bytes of batches read.", labels=_PARTITION_LABELS),
         GaugeMetricFamily("goqueue_partition_start_offset", "The first offset to read.", labels=_PARTITION_LABELS),
-        GaugeMetricFamily("goqueue_partition_end_offset", "The offset behind the last.", labels=_PARTITION_LABELS),
+        GaugeMetricFamily(
+            "goqueue_partition_end_offset", "The offset after the last record.", labels=_PARTITION_LABELS
+        ),
         GaugeMetricFamily("goqueue_partition_size_bytes", "The size of the log on disk.", labels=_PARTITION_LABELS),
     ]
     for row in rows:
@@ -149,10 +151,10 @@ def _groups(groups: GroupSnapshot) -> Iterator[Metric]:
         members.add_metric((name,), count)
     yield members
     behind = GaugeMetricFamily(
-        "goqueue_group_lag_messages", "Offsets from what a group has committed to the end.", labels=_LAG_LABELS
+        "goqueue_group_lag_messages", "Offsets from the committed offset of a group to the end.", labels=_LAG_LABELS
     )
     age = GaugeMetricFamily(
-        "goqueue_group_lag_seconds", "The age of the oldest message behind what is committed.", labels=_LAG_LABELS
+        "goqueue_group_lag_seconds", "The age of the oldest message that is not committed.", labels=_LAG_LABELS
     )
     for labels, lag in groups.lags.items():
         behind.add_metric(labels, lag.messages)
@@ -162,7 +164,7 @@ def _groups(groups: GroupSnapshot) -> Iterator[Metric]:
     yield age
     yield from _retention(groups)
     rebalances = CounterMetricFamily(
-        "goqueue_group_rebalances", "Rebalances of all groups, by what made them necessary.", labels=("kind",)
+        "goqueue_group_rebalances", "Rebalances of all groups, by cause.", labels=("kind",)
     )
     for kind, count in groups.rebalances.items():
         rebalances.add_metric((kind.value,), count)

@@ -1,8 +1,8 @@
-"""What metrics tell of groups and transactions: how far behind groups are, who is in them, and what has happened.
+"""Metrics of groups and transactions: lag, members and counters.
 
-At most 1,000 groups, as many pairs of group and topic, and as many topics that hold back for groups, are told one by
-one; other groups are only counted. To find the age of a message its batch is opened, which takes a moment: others have
-a turn in between, and it is done for no more than 1,000 partitions.
+At most 1,000 groups, 1,000 pairs of group and topic, and 1,000 topics that hold records for groups have series of their
+own; other groups are only counted. The age of a message needs its batch, which takes a moment to open: the loop yields
+in between, and at most 1,000 partitions are read.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _HOLDS_MAX = 1000
 
 
 class GroupLag(NamedTuple):
-    """How far a group is behind in a topic; the age is that of the oldest message, None if it is not known.
+    """The lag of a group in a topic; the age is that of the oldest message, None if it is unknown.
 
-    `lost` is how many offsets are gone that it has not read. `left_seconds` is how long until retention deletes more of
-    them, where that is soonest; None if nothing is known to.
+    `lost` is how many unread offsets were deleted. `left_seconds` is the shortest time until retention deletes more;
+    None if unknown.
     """
 
     messages: int
@@ -58,7 +58,7 @@ class GroupSnapshot:
 
 
 async def look_at_groups(broker: Broker) -> GroupSnapshot:
-    """Return what is to be told."""
+    """Return the snapshot."""
     machines = list(broker.groups.machines)
     names = sorted((name, machine) for machine in machines for name in machine.names()) if machines else []
     rebalances: Counter[RebalanceKind] = Counter(dict.fromkeys(RebalanceKind, 0))
@@ -102,7 +102,7 @@ async def _lags(broker: Broker, told: Sequence[tuple[str, GroupMachine]]) -> Map
 
 
 def _worse(known: GroupLag, lag: Lag) -> GroupLag:
-    """Return how far a group is behind in a topic, with one partition more."""
+    """Return the lag of a group in a topic, with one more partition."""
     if lag.age_ms is not None:
         known = known._replace(seconds=max(known.seconds or 0.0, lag.age_ms / 1000))
     if lag.risk.left_ms is not None:

@@ -1,4 +1,4 @@
-"""How a broker is: a few checks that really look, and one word for all of them.
+"""Health of a broker: a few active checks, and one status for all of them.
 
 | check        | fails when                                                         | then the broker is |
 |--------------|--------------------------------------------------------------------|--------------------|
@@ -23,7 +23,7 @@ from goqueue.errors import GoQueueError
 
 _PROBE_NAME = ".goqueue-probe"
 _PROBE_TIMEOUT_S = 5.0
-# Whoever asks more often than this gets the same answer: asking should cost the disk nothing.
+# More frequent requests get the same answer, so that they cost the disk nothing.
 _PROBE_EVERY_S = 1.0
 _NAMED_MAX = 10
 _FATAL = frozenset({"draining", "listeners", "catalog"})
@@ -31,7 +31,7 @@ _FATAL = frozenset({"draining", "listeners", "catalog"})
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at; `detail` says what is wrong with it."""
+    """The result of one check; `detail` describes the fault."""
 
     name: str
     detail: str = ""
@@ -44,7 +44,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the checks found."""
+    """The results of all checks."""
 
     checks: Sequence[Check]
 
@@ -58,7 +58,7 @@ class Health:
 
 
 class HealthChecks:
-    """Examines one broker; `listening` tells of each listener whether its port is open."""
+    """Checks one broker; `listening` returns for each listener whether its port is open."""
 
     def __init__(self, broker: Broker, listening: Callable[[], Mapping[str, bool]]) -> None:
         self._broker = broker
@@ -67,7 +67,7 @@ class HealthChecks:
         self._probed_at = 0.0
 
     async def examine(self) -> Health:
-        """Look at everything, now."""
+        """Run all checks now."""
         broker = self._broker
         closed = sorted(name for name, is_open in self._listening().items() if not is_open)
         broken = list(_broken(broker))

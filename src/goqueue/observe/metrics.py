@@ -1,10 +1,10 @@
-"""Metrics: what the broker counts anyway, looked up when somebody asks.
+"""Metrics: the broker's own counters, read on request.
 
-Nothing is counted here, so a message costs nothing more because of it. The loop takes a `Snapshot`, which is quick;
-`exposition` puts it into words in a thread, which takes tens of milliseconds for a thousand partitions.
+Nothing is counted here, so metrics cost no time per message. The loop takes a `Snapshot`, which is quick; `exposition`
+formats it in a thread, which takes tens of milliseconds for a thousand partitions.
 
-At most 1,000 partitions are told one by one, by the names of their topics; the others are only counted. Groups and
-transactions are looked at by `group_metrics`, queues by `queue_metrics`, pipelines by `pipeline_metrics`.
+At most 1,000 partitions have series of their own, in the order of their topics' names; the others are only counted.
+`group_metrics` covers groups and transactions, `queue_metrics` queues, `pipeline_metrics` pipelines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARTITIONS_MAX = 1000
 
 
 class Connections(Protocol):
-    """What is known of connections."""
+    """Counters of connections."""
 
     @property
     def connections(self) -> int:
@@ -56,7 +56,7 @@ class PartitionRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that is told, as it was at one moment."""
+    """All values at one moment."""
 
     requests: Mapping[OperationKey, Durations]
     connections: int
@@ -82,7 +82,7 @@ class Metrics:
         return await asyncio.get_running_loop().run_in_executor(self._broker.core.threads, self._told, snapshot, accept)
 
     def _told(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
-        # Imported where and when it is needed: a broker that nobody watches starts sooner.
+        # Imported on first use: a broker without metrics starts sooner.
         from goqueue.observe.exposition import tell
 
         return tell(snapshot, self._free_fraction(), accept)

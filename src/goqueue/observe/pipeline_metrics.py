@@ -1,7 +1,7 @@
-"""What metrics tell of pipelines: what their runs have reported last, as far as it still holds.
+"""Metrics of pipelines: the last reports of their runs.
 
-How fast a pipeline is and how far behind holds only while it runs. Of pipelines at most 1,000 are known, and at most as
-many queries, and pairs of query and rule, are told one by one; queries beyond that are only counted.
+The speed and the lag of a pipeline are shown only while it runs. At most 1,000 pipelines are known, and at most 1,000
+queries and 1,000 pairs of query and rule have series of their own; queries beyond that are only counted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PipelineSnapshot:
 
 
 def look_at_pipelines(broker: Broker) -> PipelineSnapshot:
-    """Return what is to be told."""
+    """Return the snapshot."""
     found = seen_pipelines(broker.runs)
     queries = [QueryRow(view.name, each, view.is_running) for view in found for each in view.report.queries]
     told = queries[:QUERIES_MAX]
@@ -96,14 +96,14 @@ def tell_pipelines(snapshot: PipelineSnapshot) -> Iterator[Metric]:
     )
     yield from _queries(snapshot)
     bad_rows = CounterMetricFamily(
-        "goqueue_pipeline_bad_rows", "Rows that have broken a rule in the run.", labels=(*_LABELS, "rule")
+        "goqueue_pipeline_bad_rows", "Rows that broke a rule in the run.", labels=(*_LABELS, "rule")
     )
     for labels, rows in snapshot.rules:
         bad_rows.add_metric(labels, rows)
     yield bad_rows
     warned_rows = CounterMetricFamily(
         "goqueue_pipeline_warned_rows",
-        "Rows that have broken a rule in the run, and went on.",
+        "Rows that broke a rule in the run, and were kept.",
         labels=(*_LABELS, "rule"),
     )
     for labels, rows in snapshot.warnings:
@@ -114,9 +114,9 @@ def tell_pipelines(snapshot: PipelineSnapshot) -> Iterator[Metric]:
 def _queries(snapshot: PipelineSnapshot) -> Iterator[Metric]:
     rows = CounterMetricFamily("goqueue_pipeline_rows", "Rows that a query has read in the run.", labels=_LABELS)
     speed = GaugeMetricFamily(
-        "goqueue_pipeline_rows_per_second", "How many rows a query works off in a second.", labels=_LABELS
+        "goqueue_pipeline_rows_per_second", "Rows that a query processes per second.", labels=_LABELS
     )
-    lag = GaugeMetricFamily("goqueue_pipeline_lag_messages", "How many messages a query has not read.", labels=_LABELS)
+    lag = GaugeMetricFamily("goqueue_pipeline_lag_messages", "Messages that a query has not read.", labels=_LABELS)
     took = GaugeMetricFamily(
         "goqueue_pipeline_batch_seconds", "How long the last batch of a query took.", labels=_LABELS
     )

@@ -1,7 +1,7 @@
-"""What metrics tell of queue groups, their share consumers, and redrives of their dead letters.
+"""Metrics of queue groups, their share consumers, and redrives of their dead letters.
 
-At most 1,000 pairs of group and topic, as many groups with share consumers, and as many topics of dead letters are told
-one by one; other groups are only counted.
+At most 1,000 pairs of group and topic, 1,000 groups with share consumers, and 1,000 topics of dead letters have series
+of their own; other groups are only counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from goqueue.observe.group_metrics import shown
 
 QUEUES_MAX = 1000
 STALLED = "stalled"
-"""What a redrive is that is running, and cannot go on now."""
+"""The state of a running redrive that cannot continue now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class QueueSnapshot:
 
     @property
     def omitted(self) -> int:
-        """How many groups have nothing told of them."""
+        """How many groups have no series."""
         return self.count - len({each.group for each in self.queues}) if len(self.queues) >= QUEUES_MAX else 0
 
 
 async def look_at_queue_groups(broker: Broker) -> QueueSnapshot:
-    """Return what is to be told."""
+    """Return the snapshot."""
     count = sum(len(machine.groups) for machine in broker.queues.machines)
     queues = await look_at_queues(broker.queues, QUEUES_MAX)
     members = dict.fromkeys((each.group for each in queues), 0)
@@ -82,13 +82,17 @@ def tell_queues(snapshot: QueueSnapshot) -> Iterator[Metric]:
 
 def _state(snapshot: QueueSnapshot) -> Iterator[Metric]:
     paused = GaugeMetricFamily("goqueue_queue_paused", "1 while nothing is delivered to the group.", labels=("group",))
-    depth = GaugeMetricFamily("goqueue_queue_depth_messages", "Messages that are not done, at most.", labels=_LABELS)
-    leased = GaugeMetricFamily("goqueue_queue_in_flight_messages", "Messages that consumers have.", labels=_LABELS)
+    depth = GaugeMetricFamily(
+        "goqueue_queue_depth_messages", "Upper bound of messages that are not settled.", labels=_LABELS
+    )
+    leased = GaugeMetricFamily(
+        "goqueue_queue_in_flight_messages", "Messages that are leased to consumers.", labels=_LABELS
+    )
     oldest = GaugeMetricFamily(
-        "goqueue_queue_oldest_message_age_seconds", "The age of the oldest message that is not done.", labels=_LABELS
+        "goqueue_queue_oldest_message_age_seconds", "The age of the oldest message that is not settled.", labels=_LABELS
     )
     stalled = GaugeMetricFamily(
-        "goqueue_queue_stalled_dead_messages", "Dead messages that cannot become letters now.", labels=_LABELS
+        "goqueue_queue_stalled_dead_messages", "Dead messages that cannot become dead letters now.", labels=_LABELS
     )
     for group, is_paused in {each.group: bool(each.paused) for each in snapshot.queues}.items():
         paused.add_metric((shown(group),), is_paused)
@@ -110,18 +114,16 @@ def _state(snapshot: QueueSnapshot) -> Iterator[Metric]:
 
 
 def _history(snapshot: QueueSnapshot) -> Iterator[Metric]:
-    delivered = CounterMetricFamily("goqueue_queue_deliveries", "Messages that consumers got.", labels=_LABELS)
+    delivered = CounterMetricFamily("goqueue_queue_deliveries", "Messages delivered to consumers.", labels=_LABELS)
     again = CounterMetricFamily(
         "goqueue_queue_redeliveries", "Deliveries that were not the first of their message.", labels=_LABELS
     )
     settled = CounterMetricFamily(
-        "goqueue_queue_settled", "What consumers have said about messages.", labels=(*_LABELS, "verdict")
+        "goqueue_queue_settled", "Messages that consumers settled, by verdict.", labels=(*_LABELS, "verdict")
     )
-    expired = CounterMetricFamily(
-        "goqueue_queue_leases_expired", "Leases that have ended by themselves.", labels=_LABELS
-    )
+    expired = CounterMetricFamily("goqueue_queue_leases_expired", "Leases that expired.", labels=_LABELS)
     dead = CounterMetricFamily(
-        "goqueue_queue_dead_letters", "Messages that have become dead letters.", labels=(*_LABELS, "reason")
+        "goqueue_queue_dead_letters", "Messages that became dead letters.", labels=(*_LABELS, "reason")
     )
     for each in snapshot.queues:
         labels = (shown(each.group), each.topic)
@@ -140,7 +142,7 @@ def _redrives(snapshot: QueueSnapshot) -> Iterator[Metric]:
     for state, count in snapshot.redrives.items():
         under_way.add_metric((state,), count)
     letters = CounterMetricFamily(
-        "goqueue_redrive_letters", "What redrives have done with dead letters.", labels=("topic", "fate")
+        "goqueue_redrive_letters", "Dead letters that redrives processed, by outcome.", labels=("topic", "fate")
     )
     for topic, moves in snapshot.redriven.items():
         letters.add_metric((topic, "moved"), moves.moved)

@@ -1,4 +1,4 @@
-"""From records to a batch, and what remains of a batch without records.
+"""Builds batches from records, and empty batches that keep only a header.
 
 Owns the header that goes with new records. The same records give the same bytes as librdkafka's
 uncompressed batches: deltas from the first record, numbers in their shortest form.

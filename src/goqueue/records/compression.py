@@ -1,11 +1,10 @@
 """The codecs of record batches, with bounds.
 
-Owns how a payload is compressed and opened again. Output is bounded while it is produced, because sizes
-that the input states about itself are a sender's claim: `decompress` gives up as soon as the output exceeds
-`bytes_max`, and never holds much more than twice that; what is not compressed may be of any size. It also
-refuses input that is cut off or followed by something else; only xerial's framing of snappy has no end of its
-own, so that a cut between two blocks goes unseen here. What is written suits the strictest reader known,
-Kafka's own client.
+Owns how a payload is compressed and opened again. Output is bounded while it is produced, because sizes stated in the
+input are a sender's claim: `decompress` stops as soon as the output exceeds `bytes_max`, and never holds much more than
+twice that; uncompressed input may have any size. It also refuses input that is cut off or followed by something else;
+only xerial's framing of snappy has no end of its own, so that a cut between two blocks goes unseen here. The output
+suits the strictest known reader, Kafka's own client.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ CODEC_MAX = max(Codec)
 _STEP_BYTES_MIN = 64 * 1024
 
 _GZIP_WBITS = 31
-# Each member costs a copy of the input behind it. Producers write one; a handful covers concatenated files.
+# Each member costs a copy of the rest of the input. Producers write one; a handful covers concatenated files.
 _GZIP_MEMBERS_MAX = 64
 
-# What the xerial library puts in front: its magic, its version and the oldest version that can read it.
+# The header of the xerial library: magic, version, and the oldest version that can read it.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -76,7 +75,7 @@ def _corrupt(codec: Codec, reason: object) -> CorruptBatch:
 
 
 def _copy(data: Buffer, bytes_max: int) -> bytes:
-    # It does not become more than it is: whoever has read it had room for it.
+    # It does not grow: its reader already had memory for it.
     del bytes_max
     return bytes(data)
 
@@ -193,7 +192,7 @@ def _unzstd(data: Buffer, bytes_max: int) -> bytes:
         frame_end = _zstd_frame_end(memoryview(data))
         stated = zstandard.frame_content_size(data)
         if stated > bytes_max:
-            # Most senders tell the truth: then nothing is decompressed in vain.
+            # Most senders state the right size: then nothing is decompressed twice.
             raise _too_large(Codec.ZSTD, bytes_max)
         if frame_end != len(data):
             raise _corrupt(Codec.ZSTD, f"its frame ends at byte {frame_end}, its input at byte {len(data)}")

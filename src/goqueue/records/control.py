@@ -5,8 +5,8 @@ Owns the bytes of the marker's one record, which are Kafka's:
     key   = version:int16=0 type:int16 (0 abort, 1 commit)
     value = version:int16=0 coordinator_epoch:int32
 
-Later versions may only add bytes at the end, so a reader takes what it knows from the front. Which
-transactions are open, and which epoch may end them, is none of this module's business.
+Later versions may only add bytes at the end, so a reader takes what it knows from the front. This module does not know
+which transactions are open, or which epoch may end them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ControlType(IntEnum):
 
 
 class Marker(NamedTuple):
-    """The end of a transaction; whose it is says the batch's header."""
+    """The end of a transaction; the batch's header names its producer."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -65,7 +65,7 @@ def build_marker(
 
 
 def read_marker(batch: Buffer) -> Marker:
-    """Return what a control batch says; UnsupportedFormat if it is a control batch of another type."""
+    """Return the marker in a control batch; UnsupportedFormat if it has another type."""
     header = read_header(batch)
     if not header.is_control:
         raise CorruptBatch(f"the batch at offset {header.base_offset} is no control batch")

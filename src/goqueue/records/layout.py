@@ -1,4 +1,4 @@
-"""The header of a record batch: where its fields lie, and whether they make sense together.
+"""The header of a record batch: its layout, and whether its fields are consistent.
 
 Owns the 61 bytes in front of the records and the checksum; never looks inside the records (`reader` does).
 
@@ -63,7 +63,7 @@ _CRC_FIELD_START = 17
 
 
 class TimestampType(IntEnum):
-    """Who stamped the records: their producer, or the broker when it appended them."""
+    """The source of timestamps: the producer, or the broker at the append."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -91,7 +91,7 @@ class BatchHeader(NamedTuple):
     record_count: int
 
     def assigned(self, base_offset: int, leader_epoch: int) -> BatchHeader:
-        """Return the header with what the broker decides; cheaper than `_replace`."""
+        """Return the header with offset and epoch from the broker; cheaper than `_replace`."""
         return tuple.__new__(BatchHeader, (base_offset, self[1], leader_epoch, *self[3:]))
 
     @property
@@ -204,7 +204,7 @@ def headers(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[
 
 
 def patch(buffer: bytearray | memoryview, *, base_offset: int, leader_epoch: int, position: int = 0) -> None:
-    """Set what the broker decides, in place; the checksum does not cover it."""
+    """Set offset and epoch in place; the checksum does not cover them."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_START, leader_epoch)
 
@@ -216,7 +216,7 @@ def write_header(batch: bytearray | memoryview, header: BatchHeader) -> None:
 
 
 def reseal(batch: bytearray | memoryview) -> None:
-    """Set length and checksum anew, after an edit; `batch` must hold exactly one batch."""
+    """Update length and checksum after an edit; `batch` must hold exactly one batch."""
     length = len(batch) - PREFIX_BYTES
     if length > _LENGTH_MAX:
         raise TooLarge(f"a batch of {len(batch)} bytes exceeds what its length field can say")

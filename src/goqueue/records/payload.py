@@ -8,7 +8,7 @@ The codec is fast and not strict. This module makes it safe on bytes from anyone
 - It takes any negative length for null, numbers of any size, and a reserved byte for a number. So what it
   has read is encoded again: equal bytes prove that the payload is well formed (but for the range of offset
   deltas, which `reader` checks), and any other payload is walked by `scan`, which accepts the unusual and
-  names the wrong. That costs half of what decoding does, and no trust.
+  names the wrong. That costs half as much as decoding.
 - It has no timestamp -1. So it only ever sees timestamps as deltas, and its None is turned back.
 
 Offsets and timestamps are deltas here, as in the bytes; `reader` and `builder` add and subtract the

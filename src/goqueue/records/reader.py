@@ -1,4 +1,4 @@
-"""From a batch to its records.
+"""Decodes batches into records.
 
 Nothing here, and nothing outside of this package, opens bytes whose checksum was not verified: `verified` is the only
 way to a `Batch`, and only a `Batch` has records. Owns the decision when records make sense: they lie inside of the
@@ -108,7 +108,7 @@ class OpenedBatch:
     def __init__(self, header: BatchHeader, payload: bytes) -> None:
         self.header = header
         self._payload = payload
-        # Where the slices begin, as far as somebody has got.
+        # Where the slices begin, as far as they were decoded.
         self._places = [0]
 
     @property
@@ -179,7 +179,7 @@ class OpenedBatch:
             raise error.without_frames() from None
 
     def _place(self, number: int) -> int:
-        """Return where a slice begins in the payload; the end of the payload behind the last one."""
+        """Return where a slice begins in the payload; the end of the payload after the last one."""
         if number == slice_count(self.header):
             return len(self._payload)
         while len(self._places) <= number:
@@ -221,7 +221,7 @@ def _checked(header: BatchHeader, columns: Columns, first: int = 0) -> Columns:
 
 def _check_offsets(header: BatchHeader, columns: Columns, first: int) -> None:
     deltas = columns.offset_deltas
-    # Those before and behind these have offsets of their own.
+    # Records before and after these have offsets of their own.
     most = header.last_offset_delta - (header.record_count - first - len(deltas))
     if deltas[0] < first or deltas[-1] > most or not is_increasing(deltas):
         raise CorruptBatch(

@@ -1,4 +1,4 @@
-"""What compaction does to a batch: leaves some of its records out, and notes when its tombstones may go.
+"""Rewrites a batch for compaction: drops records, and stores when its tombstones may go.
 
 Owns the rewriting of one batch; which records stay is the caller's decision. Invariants: a retained record
 keeps its offset, timestamp, key, value and headers; the batch keeps its offsets, producer fields, leader

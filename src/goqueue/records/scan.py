@@ -23,7 +23,7 @@ _VARLONG_BITS = 64
 
 
 class _MalformedError(Exception):
-    """What is wrong with a record; `check` adds which record it is."""
+    """The fault of a record; `check` adds which record it is."""
 
 
 def check(payload: bytes, record_count: int) -> None:

@@ -10,7 +10,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
-    """Tells the time; whoever waits for it does so through the event loop, never through the clock."""
+    """Returns the time; code waits through the event loop, never through the clock."""
 
     def now_ms(self) -> int:
         """Return wall time in milliseconds since 1970; may jump."""
@@ -38,5 +38,5 @@ class SystemClock:
         try:
             return _BOOT_ID.read_text("ascii").strip()
         except OSError:
-            # Other systems than Linux do not tell.
+            # Only Linux provides it.
             return ""

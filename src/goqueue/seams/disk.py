@@ -27,7 +27,7 @@ from goqueue.errors import DataDirectoryLocked, DataDirectoryUnusable
 Buffer = bytes | bytearray | memoryview
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""What an OSError says when the disk, or a user's share of it, is full."""
+"""Error numbers of a full disk or a used-up quota."""
 
 # writev takes at most 1,024 parts on Linux and macOS.
 _PARTS_MAX = 1024
@@ -131,7 +131,7 @@ def make_durable_directory(disk: Disk, path: PurePath) -> None:
 def remove_tree(disk: Disk, path: PurePath) -> None:
     """Remove a directory with all that is in it, durably; harmless if it is absent.
 
-    A symbolic link goes itself, and what it points at stays: that is not ours to remove.
+    A symbolic link is removed, but not its target.
     """
     if disk.is_symlink(path):
         disk.remove(path)
@@ -290,7 +290,7 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 
 def unusable_directory(directory: Path, error: OSError, act: str) -> DataDirectoryUnusable:
-    """Return the error that says why a data directory cannot be made or used, and what to do about it."""
+    """Return the error for a data directory that cannot be created or used, with a hint."""
     # The nearest name on the way that exists is the one that stands in the way.
     existing = next((each for each in (directory, *directory.parents) if os.path.lexists(each)), directory)
     place = "it" if existing == directory else str(existing)

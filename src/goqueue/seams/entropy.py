@@ -20,7 +20,7 @@ class Entropy(Protocol):
         ...
 
     def token(self, size: int) -> bytes:
-        """Return `size` bytes that nobody can guess."""
+        """Return `size` unpredictable bytes."""
         ...
 
     def uuid(self) -> UUID:

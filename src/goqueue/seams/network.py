@@ -52,8 +52,8 @@ class Network(Protocol):
     ) -> tuple[asyncio.Transport, ProtocolT]:
         """Open a connection; its protocol's `connection_made` has been called at return.
 
-        ConnectionRefusedError if nobody listens. The wait for a host that does not answer is as long as the
-        operating system likes: the caller sets its own deadline.
+        ConnectionRefusedError if the port is closed. For a host that does not answer, the operating system decides how
+        long this waits: the caller sets its own deadline.
         """
         ...
 

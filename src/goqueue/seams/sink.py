@@ -1,7 +1,7 @@
-"""Where the core says what happened.
+"""Events of the core.
 
-Core code never logs: it emits an `Event`, a frozen value whose fields a test can compare, a metric can count and
-a log line can show. Subscribers decide what to do with it.
+Core code never logs: it emits an `Event`, a frozen value that a test can compare, a metric can count and a log line can
+show. Subscribers decide what to do with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from goqueue.model.visible_text import visible, visible_lines
 
 
 class Severity(IntEnum):
-    """How loud an event is; the values are those of the standard library's log levels."""
+    """The severity of an event; the values are the log levels of the standard library."""
 
     DEBUG = 10
     INFO = 20

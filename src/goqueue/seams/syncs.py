@@ -1,10 +1,9 @@
-"""Syncs that hold no thread: the kernel does them, and tells the event loop.
+"""Syncs without threads: the kernel runs them, and notifies the event loop.
 
-A thread that syncs has to be woken, to get hold of the interpreter, to let go of it, and to get hold of it again: on a
-busy loop that takes longer than the disk does. Linux can be asked to sync a file by itself (`io_submit` with a request
-of the kind FDSYNC), and says through an event descriptor when it has; a failure is told as by `fdatasync`. Where it
-cannot, `kernel_syncs` has nothing to give, and whoever asks uses threads. All that is asked for in one turn of the loop
-is handed to the kernel with one call.
+A thread that syncs must wake up, take the interpreter lock, release it, and take it again: on a busy loop that takes
+longer than the disk. Linux can sync a file asynchronously (`io_submit` with FDSYNC) and signals the end through an
+event descriptor, with the errors of `fdatasync`. Where that is not supported, `kernel_syncs` yields None, and callers
+use threads. All syncs of one turn of the loop go to the kernel with one call.
 
     iocb, 64 bytes:  data u64 | key u32 | flags u32 | kind u16 | priority i16 | descriptor u32
                      | buffer u64 | size u64 | offset i64 | reserved u64 | flags u32 | event descriptor u32
@@ -31,9 +30,9 @@ class Syncs(Protocol):
     """Makes files durable in the background."""
 
     def sync(self, descriptors: Sequence[int], done: Done) -> None:
-        """Begin to sync files, and call `done` from the loop when that has ended for all, with what failed if any did.
+        """Begin to sync files, and call `done` from the loop when all have ended, with an error if one failed.
 
-        The descriptors stay open until then. NotBegun is no failure of the disk: it can be tried in another way.
+        The descriptors must stay open until then. NotBegun is no failure of the disk: use another way.
         """
         ...
 
@@ -77,7 +76,7 @@ def kernel_syncs() -> Iterator[KernelSyncs | None]:
 
 
 class _Sync:
-    """Files that are being synced together: how many are not yet, and what went wrong."""
+    """Files that are synced together: how many are left, and the first error."""
 
     __slots__ = ("done", "error", "left")
 
@@ -87,8 +86,8 @@ class _Sync:
         self.error: OSError | None = None
 
     def ended(self, error: OSError | None) -> None:
-        """Record what came of one file."""
-        # What has failed must not be tried again: that is what is told, whatever was not begun.
+        """Record the result of one file."""
+        # A failed sync must not be tried again, so its error takes precedence over NotBegun.
         if error is not None and (self.error is None or isinstance(self.error, NotBegun)):
             self.error = error
         self.left -= 1
@@ -117,7 +116,7 @@ class KernelSyncs:
         loop.add_reader(self._told, self._look)
 
     def close(self) -> None:
-        """Let go of the kernel's memory; waits for what is under way, whose callers are told no more."""
+        """Free the kernel's memory; waits for syncs under way, but their callers are not called any more."""
         self._wanted.clear()
         self._loop.remove_reader(self._told)
         self._call(self._calls.destroy, self._context)
@@ -131,7 +130,7 @@ class KernelSyncs:
         self._wanted += [(descriptor, begun) for descriptor in descriptors]
 
     def _submit(self) -> None:
-        """Hand over what is wanted; what the kernel has no room for waits until something has ended."""
+        """Submit the wanted syncs; those that exceed the kernel's queue wait until others have ended."""
         while wanted := self._wanted[:_SUBMIT_MAX]:
             taken = self._submit_some(wanted)
             if not taken:
@@ -165,7 +164,7 @@ class KernelSyncs:
                 self._submit()
 
     def _tell(self, ended: Sequence[tuple[int, int]]) -> None:
-        """Tell what came of syncs, the first one first: to all, whatever somebody makes of it."""
+        """Call the callbacks of ended syncs in order, even if one of them raises."""
         for number, (ticket, result) in enumerate(ended, 1):
             error = None if result >= 0 else OSError(-result, os.strerror(-result))
             try:

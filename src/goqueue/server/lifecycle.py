@@ -1,8 +1,8 @@
 """The life of a server: start, serve, drain, stop.
 
-Composes the broker with its listeners. At the start, a listener opens only when the broker behind it is ready, so a
-connection that is accepted can be served. At the end nothing new is taken, what waits is answered, and the logs are
-closed last; a second stop is harmless.
+Composes the broker with its listeners. Listeners open only when the broker is ready, so every accepted connection can
+be served. At the end no new request is accepted, waiting ones are answered, and the logs are closed last; a second stop
+is harmless.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from goqueue.server.settings import SETTINGS, Settings
 
 @dataclass(frozen=True, slots=True)
 class ServerStarted(Event):
-    """The server takes requests; `flush` is what topics do that do not say otherwise."""
+    """The server accepts requests; `flush` is the default flush policy of topics."""
 
     data_dir: str
     topics: int

@@ -32,12 +32,12 @@ from goqueue.server.settings import Settings
 # Each flush holds a thread while the disk works; more of them would only queue up in the kernel.
 _THREADS = 16
 # By generation of the garbage collector. It stops the loop, for 2 ms in 10,000 new objects: so the middle generation is
-# collected before it is large. Requests leave no cycles behind, so the oldest one need seldom be looked at.
+# collected before it is large. Requests create no cycles, so the oldest one is seldom collected.
 _COLLECT_AFTER = (10_000, 2, 70)
 
 
 def run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, Address]], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `announce` is told the address of each listener when all are open."""
+    """Serve until SIGTERM or SIGINT; `announce` gets the address of each listener when all are open."""
     _open_closed_streams()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _allow_many_files()
@@ -60,10 +60,10 @@ async def _run(settings: Settings, sink: Sink, announce: Callable[[Mapping[str, 
             threads=threads,
             syncs=syncs,
         )
-        # What is loaded stays: the collector would look at it again and again, and find nothing.
+        # Loaded objects stay: the collector would scan them again and again, and free nothing.
         gc.disable()
         await server.start()
-        # What exists now stays, and requests leave no cycles behind: the collector need not look at it again.
+        # Objects that exist now stay, and requests create no cycles: the collector need not scan them again.
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_COLLECT_AFTER)

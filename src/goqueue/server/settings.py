@@ -1,11 +1,10 @@
 """The settings of a server: every one with its type, default, bounds and description.
 
 `Settings` is the one list; flags, environment variables, the keys of the TOML file, `goqueue config show` and the
-documentation follow from it through `SETTINGS`. Where a value comes from is the business of `settings_sources`.
+documentation follow from it through `SETTINGS`. `settings_sources` finds the values.
 
-A `Settings` that exists is valid: each value is within its bounds, and together they make sense. Names end with the
-unit, so a number without one is in that unit. What begins with `default_` holds for topics that do not set it
-themselves.
+Every `Settings` object is valid: each value is within its bounds, and no two contradict. Names end with the unit, so a
+number without one is in that unit. Settings that begin with `default_` apply to topics that do not set them.
 """
 
 # ruff: noqa: RUF009 - the calls behind the fields of `Settings` make field specifiers, not values
@@ -70,7 +69,7 @@ class Group(Enum):
 
 
 class Setting(NamedTuple):
-    """What is known of one setting."""
+    """One setting."""
 
     name: str
     default: Any
@@ -80,12 +79,12 @@ class Setting(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """How the command line calls it."""
+        """Its flag on the command line."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def variable(self) -> str:
-        """How the environment calls it."""
+        """Its environment variable."""
         return f"GOQUEUE_{self.name.upper()}"
 
 
@@ -98,7 +97,7 @@ def _limit(default: T, kind: Kind[T], description: str) -> T:
 
 
 def _topic_default(name: str, kind: Kind[T]) -> T:
-    """Specify what a topic has that does not set `name` itself; it is described where topics are."""
+    """Specify the default of a topic setting; the description is that of the topic setting."""
     setting = TOPIC_SETTINGS[name]
     default: T = getattr(_TOPIC_DEFAULTS, setting.attribute)
     return _setting(default, kind, setting.description, Group.TOPICS)
@@ -106,7 +105,7 @@ def _topic_default(name: str, kind: Kind[T]) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings of a server; InvalidSettings names everything that is wrong with them."""
+    """All settings of a server; InvalidSettings names all mistakes."""
 
     data_dir: Path = _setting(Path("data"), directory(), "The directory that holds all topics and the broker's state.")
     host: str = _setting("127.0.0.1", listen_address(), "The address that all listeners are bound to.")
@@ -116,13 +115,13 @@ class Settings:
     insecure: bool = _setting(
         default=False,
         kind=switch(),
-        description="Listen on an address that other machines can reach, though nobody is asked who they are.",
+        description="Allow a host that other machines can reach, although there is no authentication.",
     )
     advertised_host: str = _setting(
-        "", reachable_host(), "The host that Kafka clients are told to connect to; empty for the one that they used."
+        "", reachable_host(), "The host that Kafka clients connect to; empty for the one that they used."
     )
     advertised_kafka_port: int = _setting(
-        0, port(), "The port that Kafka clients are told to connect to; 0 for the one that listens."
+        0, port(), "The port that Kafka clients connect to; 0 for the port of the listener."
     )
     http_hosts: tuple[str, ...] = _setting(
         (),
@@ -133,29 +132,29 @@ class Settings:
     http_origins: tuple[str, ...] = _setting(
         (), web_origins(), "Origins of web pages that may call the HTTP interface (CORS); * for all."
     )
-    node_id: int = _setting(1, whole(0, _INT32_MAX), "The number by which clients know this broker.")
+    node_id: int = _setting(1, whole(0, _INT32_MAX), "The id of this broker in the Kafka protocol.")
     drain_timeout_ms: int = _setting(
         30 * _SECOND_MS, duration(0, _DAY_MS), "How long a stopping server waits for requests under way."
     )
     upkeep_interval_ms: int = _setting(
         _SECOND_MS,
         duration(1, 3600 * _SECOND_MS),
-        "How often logs that have changed are looked after: retention by size, compaction, checkpoints.",
+        "How often changed logs are maintained: retention by size, compaction, checkpoints.",
     )
     retention_check_interval_ms: int = _setting(
         60 * _SECOND_MS,
         duration(1),
-        "How often records and segments are looked at that may be too old; Kafka's log.retention.check.interval.ms.",
+        "How often expired records and segments are looked for; Kafka's log.retention.check.interval.ms.",
     )
     checkpoint_interval_ms: int = _setting(
         _TOPIC_DEFAULTS.checkpoint_interval_ms,
         duration(1),
-        "How often the index of a growing segment is written, which bounds what a start after a kill has to read.",
+        "How often the index of a growing segment is written, which bounds what a start after a kill must read.",
     )
     producer_expiration_ms: int = _setting(
         _TOPIC_DEFAULTS.producer_expiration_ms,
         duration(1),
-        "How long an idempotent producer that writes nothing is remembered.",
+        "How long an idle idempotent producer is remembered.",
     )
     log_level: LogLevel = _setting(
         LogLevel.INFO, choice(LogLevel, metavar="LEVEL"), "How much the server writes to its own log."
@@ -164,12 +163,12 @@ class Settings:
     auto_create_topics: bool = _setting(
         default=True,
         kind=switch(),
-        description="Create a topic when a client publishes to, or a Kafka client asks for, one that does not exist "
+        description="Create a missing topic when a client publishes to it, or a Kafka client asks for it "
         "(auto.create.topics.enable).",
         group=Group.TOPICS,
     )
     default_partitions: int = _setting(
-        3, whole(1, PARTITIONS_MAX), "How many partitions a new topic has unless asked otherwise.", Group.TOPICS
+        3, whole(1, PARTITIONS_MAX), "How many partitions a new topic has by default.", Group.TOPICS
     )
     default_flush: FlushPolicy = _topic_default("goqueue.flush", choice(FlushPolicy, metavar="WHEN"))
     default_flush_interval_ms: int = _topic_default("goqueue.flush.interval.ms", duration(1))
@@ -187,9 +186,9 @@ class Settings:
     )
     default_min_cleanable_dirty_ratio: float = _topic_default("min.cleanable.dirty.ratio", fraction())
 
-    connections_max: int = _limit(10_000, whole(1, 1_000_000), "How many connections all listeners take together.")
+    connections_max: int = _limit(10_000, whole(1, 1_000_000), "How many connections all listeners accept together.")
     connections_per_address_max: int = _limit(
-        0, whole(0, 1_000_000), "How many connections are taken from one address; 0 for no limit."
+        0, whole(0, 1_000_000), "How many connections are accepted from one address; 0 for no limit."
     )
     first_byte_timeout_ms: int = _limit(
         10 * _SECOND_MS, duration(1, 365 * _DAY_MS), "A connection that has sent nothing is closed after this time."
@@ -221,7 +220,7 @@ class Settings:
         "The longest session.timeout.ms that a member of a classic group may ask for.",
     )
     disk_guard_free_fraction: float = _limit(
-        0.1, fraction(), "Writes are refused when less than this part of the disk is free; 0 never refuses."
+        0.1, fraction(), "Refuse writes when less than this fraction of the disk is free; 0 never refuses."
     )
 
     def __post_init__(self) -> None:
@@ -232,7 +231,7 @@ class Settings:
             raise InvalidSettings(mistakes)
 
     def default_log_settings(self) -> LogSettings:
-        """Return how the logs of a topic are kept that has no settings of its own."""
+        """Return the log settings of a topic without settings of its own."""
         of_topics = {
             setting.attribute: getattr(self, f"default_{setting.attribute}")
             for setting in TOPIC_SETTINGS.values()
@@ -260,7 +259,7 @@ def _misfits(settings: Settings) -> Iterator[SettingMistake]:
 
 
 def _contradictions(settings: Settings) -> Iterator[SettingMistake]:
-    """Yield what is wrong with settings that are right one by one."""
+    """Yield contradictions between settings that are valid one by one."""
     if not settings.insecure and not is_loopback(settings.host):
         yield SettingMistake(
             ("host", "insecure"),

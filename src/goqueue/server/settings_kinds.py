@@ -1,7 +1,7 @@
-"""What kinds of values settings have: how each is written, shown and bounded.
+"""Kinds of setting values: how each is parsed, shown and bounded.
 
-A `Kind` knows nothing of any setting or source. It takes text, or the numbers and booleans that a TOML file has of its
-own, and gives a checked value or None; `allowed` says in words what it takes. What it shows as text, it also takes.
+A `Kind` knows nothing of any setting or source. It parses text, or the numbers and booleans of a TOML file, and returns
+a checked value or None; `allowed` describes the accepted values. It can parse every text that it shows.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def fraction() -> Kind[float]:
 
 
 def switch() -> Kind[bool]:
-    """Return the kind of what is either on or off."""
+    """Return the kind of booleans."""
     return Kind("", "true or false", (bool,), parse=_parse_switch, text=_switch_text, fits=lambda _: True)
 
 
@@ -140,7 +140,7 @@ def listen_address() -> Kind[str]:
 
 
 def reachable_host() -> Kind[str]:
-    """Return the kind of hosts that clients can be told to connect to; empty if they are told none."""
+    """Return the kind of advertised hosts; empty for none."""
     return Kind(
         "HOST",
         "a host name or an IP address that clients can connect to, without a port, or nothing",

@@ -1,7 +1,7 @@
-"""Where settings come from: flags over environment over the TOML file over defaults.
+"""Finds the values of settings: flags override the environment, then come the TOML file and defaults.
 
-In the file, keys are the names of settings. Those of the group TOPICS stand in the table `[topics]`, those of LIMITS
-in `[limits]`, all others at the top:
+In the file, keys are the names of settings. Those of the group TOPICS are in the table `[topics]`, those of LIMITS in
+`[limits]`, all others at the top:
 
     kafka_port = 9092
     [topics]
@@ -9,8 +9,8 @@ in `[limits]`, all others at the top:
     [limits]
     frame_bytes_max = "100MiB"
 
-In the environment they are called `GOQUEUE_KAFKA_PORT`, on the command line `--kafka-port`. Everything that is given
-is checked, also what a stronger source overrides, and all mistakes are reported at once.
+The environment variable is `GOQUEUE_KAFKA_PORT`, the flag `--kafka-port`. All given values are checked, including
+overridden ones, and all mistakes are reported at once.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from goqueue.seams.disk import Disk, RealDisk
 from goqueue.server.settings import SETTINGS, Group, Setting, Settings
 
 DEFAULT = "default"
-"""The source of a value that nobody has given."""
+"""The source of a default value."""
 
 CONFIG_VARIABLE = "GOQUEUE_CONFIG"
 """Names the TOML file where no flag does."""
 
 SERVER_VARIABLE = "GOQUEUE_SERVER"
-"""Tells the command line where the broker is; no setting of the broker itself."""
+"""The address of the broker for the command line; no setting of the broker itself."""
 
 BOOTSTRAP_VARIABLE = "GOQUEUE_BOOTSTRAP"
-"""Tells commands and pipelines that run on Spark where the Kafka listener is; no setting of the broker itself."""
+"""The Kafka address for commands and pipelines on Spark; no setting of the broker itself."""
 
 _PREFIX = "GOQUEUE_"
 _FILE_BYTES_MAX = 1024 * 1024
 _TABLES = {group.value: group for group in Group if group.value}
-# What Kubernetes puts into every container of a namespace that has a Service whose name begins with "goqueue".
+# Kubernetes sets these in every container of a namespace with a Service whose name begins with "goqueue".
 _SERVICE_LINK = re.compile(r"\w+_SERVICE_(HOST|PORT(_\w+)?)|\w+_PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?")
 _SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
 
@@ -64,7 +64,7 @@ class Loaded:
 
 
 class _Given(NamedTuple):
-    """What a source says of one setting; `place` is the source and, where that does not name it, the key."""
+    """One value from a source; `place` is the source and, if needed, the key."""
 
     setting: Setting
     written: object
@@ -126,7 +126,7 @@ def _located(contradiction: SettingMistake, sources: Mapping[str, str]) -> Setti
 
 
 def _all_given(flags: Mapping[str, str], environ: Mapping[str, str], file: Path | None, disk: Disk) -> _Found:
-    """Yield what all sources say, the strongest last, so that it has the last word."""
+    """Yield the values of all sources, the strongest last, so that it overrides the others."""
     if file is None and CONFIG_VARIABLE in environ:
         if not environ[CONFIG_VARIABLE]:
             yield SettingMistake((), f"environment {CONFIG_VARIABLE} is empty, but must be the path of a TOML file")

@@ -1,4 +1,4 @@
-"""What tests put in the place of the outside world; shipped, so that users can test the way GoQueue tests itself.
+"""Simulated and temporary environments for tests; shipped, so that users can test as GoQueue tests itself.
 
 A disk that loses what was not synced, and fails on demand:
 

@@ -64,8 +64,8 @@ class MovableClock:
 class Broker:
     """An ephemeral broker; keyword arguments are settings of the server.
 
-    Without a `data_dir` it uses a temporary directory, which goes with it. It listens on free ports of 127.0.0.1
-    unless told otherwise, and does not care how full the disk is.
+    Without a `data_dir` it uses a temporary directory and removes it at the end. By default it listens on free ports of
+    127.0.0.1 and ignores how full the disk is.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -94,11 +94,11 @@ class Broker:
 
     @property
     def events(self) -> list[Event]:
-        """What the broker has reported so far."""
+        """The events of the broker so far."""
         return self.sink.events
 
     def start(self) -> Self:
-        """Start the broker, or start it again on what it has stored; it can be used at return."""
+        """Start the broker, or restart it on its stored data; it is ready at return."""
         if self._thread is not None:
             raise RuntimeError("the broker is running already")
         ready = threading.Event()
@@ -113,7 +113,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stop the broker as SIGTERM does; what it has stored stays until `close`. Harmless if it does not run."""
+        """Stop the broker as SIGTERM does; its data stays until `close`. Harmless if it does not run."""
         if self._thread is None or self._loop is None or self._stopping is None:
             return
         self._loop.call_soon_threadsafe(self._stopping.set)
@@ -136,7 +136,7 @@ class Broker:
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for the broker, and wait until it has looked after its logs at the new time."""
+        """Advance the broker's clock, and wait for the maintenance of its logs at the new time."""
         self.clock.advance(seconds)
         self._await(self._require_server().broker.maintain)
 

@@ -15,7 +15,7 @@ _BOOTS = itertools.count(1)
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move.
+    """A clock that moves only when `advance` is called.
 
     >>> clock = ManualClock(now_ms=1_000)
     >>> clock.advance(1.5)

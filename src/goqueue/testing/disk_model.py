@@ -24,7 +24,7 @@ Change = tuple[int, bytes | None]
 
 
 class Fate(Enum):
-    """What becomes of the unsynced changes of one file, or of the unsynced names of the disk."""
+    """The fate of the unsynced changes of one file, or of the unsynced names of the disk."""
 
     ALL = "everything arrived"
     NONE = "nothing arrived"
@@ -86,7 +86,7 @@ class Content:
             self.has_dropped = True
 
     def evict(self) -> None:
-        """Read again what no sync will write any more, as a process started later may have to."""
+        """Read the durable bytes again where a failed sync dropped changes, as a later process may have to."""
         if not self.has_dropped:
             return
         self._own()

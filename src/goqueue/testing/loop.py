@@ -47,7 +47,7 @@ Ts = TypeVarTuple("Ts")
 
 STEPS_MAX = 1_000_000
 SECONDS_MAX = 86_400.0
-# What tasks may still do after they were cancelled at the end.
+# The number of steps that tasks may take after they were cancelled at the end.
 _WIND_DOWN_STEPS = 100_000
 _WIND_DOWN_SECONDS = 3_600.0
 _RECENT_STEPS = 200
@@ -75,7 +75,7 @@ class RealWorldRefused(SimulationError):
 
 
 class Unhandled(SimulationError):
-    """An error that nobody would have seen: in a callback, or of a task that nobody awaited."""
+    """An unhandled error: in a callback, or of a task that was never awaited."""
 
 
 class SimFuture(asyncio.Future[T]):
@@ -143,7 +143,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return next(self._numbers)
 
     def raise_unhandled(self) -> None:
-        """Raise the first error that nobody has handled, if there is one."""
+        """Raise the first unhandled error, if there is one."""
         if self._unhandled:
             message, cause = self._unhandled[0]
             raise Unhandled(message) from cause
@@ -169,7 +169,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return waits
 
     def story(self) -> str:
-        """Return what a reader of a failure needs: the seed, the moment, other errors, and the last steps."""
+        """Return details for a failure: the seed, the moment, other errors, and the last steps."""
         lines = [f"simulation: seed {self.seed!r}, step {self.steps}, {self._now:.6f} s of virtual time"]
         lines += [f"unhandled: {message}: {cause!r}" for message, cause in self._unhandled]
         lines += [f"ran: {step}" for step in list(self.recent)[-_NOTED_STEPS:]]
@@ -194,7 +194,7 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
         **_options: object,
     ) -> asyncio.Task[T]:
-        """Make a task whose first step is drawn like any other; a wish for an eager start is not heard."""
+        """Create a task whose first step is drawn like any other; an eager start is ignored."""
         task: SimTask[T] = SimTask(coro, loop=self, name=name, context=context)
         self._watched.add(task)
         return task

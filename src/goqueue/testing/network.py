@@ -4,7 +4,7 @@ Hosts are names. Each gets its own view, a `goqueue.seams.network.Network`, and 
 has a `Link` with delay, jitter and loss. Owns hosts, ports and the ways to hurt them; how bytes travel on an
 open connection, and what holds for them, is written in `stream`.
 
-Kernels here never give up on an established connection: a fault that is never healed is silence for ever.
+Kernels here never time out an established connection: a fault that is never healed is silence forever.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SimNetwork:
         return [end for end in self._ends if not end.is_lost]
 
     def drop(self, source: str, target: str) -> None:
-        """Swallow all that goes from one host to the other, in silence: nobody is told, connects hang."""
+        """Drop everything from one host to the other silently: no error is raised, and connects hang."""
         self.link(source, target).is_dropped = True
 
     def isolate(self, name: str) -> None:
@@ -80,7 +80,7 @@ class SimNetwork:
                 self.drop(other, name)
 
     def heal(self, source: str, target: str) -> None:
-        """End a drop: of the connections it held up, some send again what was lost, the others are reset."""
+        """End a drop: some of the affected connections retransmit the lost bytes, the others are reset."""
         self.link(source, target).is_dropped = False
         for end in self._ends_between(source, target):
             if end.outgoing.is_stalled and self.entropy.chance(0.5):
@@ -119,7 +119,7 @@ class SimNetwork:
         outgoing, incoming = self._pipe(there, back), self._pipe(back, there)
         near = SimTransport(self.loop, client, server, incoming, outgoing)
         far = SimTransport(self.loop, server, client, outgoing, incoming)
-        # What a lost end has sent may still be on the way; a connection is over when both ends are lost.
+        # Bytes of a lost end may still be on the way; a connection is over when both ends are lost.
         self._ends = [end for end in self._ends if not (end.is_lost and end.outgoing.receiver.is_lost)]
         self._ends += (near, far)
         return near, far

@@ -34,7 +34,7 @@ class LeakedTasks(SimulationError):
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What a simulated program is given; all of it follows from the seed."""
+    """The environment of a simulated program; all of it follows from the seed."""
 
     seed: int | str
     loop: SimLoop

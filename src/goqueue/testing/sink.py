@@ -1,4 +1,4 @@
-"""A sink that remembers, so that a test can compare what happened with what should have."""
+"""A sink that records events, so that tests can compare them."""
 
 from __future__ import annotations
 

@@ -10,11 +10,10 @@ keeps asyncio's promises to a protocol. Neither knows hosts or ports; `network` 
 
 What holds, as with TCP:
 
-- Bytes of one pipe arrive in order, once each, cut and joined at drawn points. Pipes overtake each other.
-- A lost segment comes late, and everything behind it too. A dropped link holds everything back and tells
-  nobody.
-- `close` sends what is unsent and then the end; `abort` forgets what is unsent. Whoever closes with bytes
-  unread, or gets bytes after closing, answers with a reset; a reset destroys what the other side has not read
+- Bytes of one pipe arrive in order, once each, cut and joined at drawn points. Pipes overtake each other. - A lost
+segment comes late, and so does everything after it. A dropped link holds everything back silently. - `close` sends what
+is unsent and then the end; `abort` forgets what is unsent. An end that closes with bytes unread, or gets bytes after
+closing, answers with a reset; a reset destroys what the other side has not read
   yet.
 - `connection_made` comes first and `connection_lost` last, each once; nothing comes after it.
 """
@@ -215,7 +214,7 @@ class SimTransport(asyncio.Transport):
             self.outgoing.end(End.FINISHED)
 
     def wake(self) -> None:
-        """Read soon, if there is something to read and somebody to read it."""
+        """Schedule a read, if there are bytes and a reader for them."""
         has_input = self.incoming.unread or (self.incoming.is_finished and not self._is_eof_read)
         if has_input and self._protocol is not None and self.is_reading() and not self._is_read_scheduled:
             self._is_read_scheduled = True
@@ -332,7 +331,7 @@ class Pipe:
             self.sender.sent()
 
     def retransmit(self) -> None:
-        """Send again what a dropped link has swallowed."""
+        """Retransmit the bytes that a dropped link has lost."""
         if self.is_stalled:
             self.is_stalled = False
             _, segment = self._on_the_way.popleft()
@@ -370,14 +369,14 @@ class Pipe:
             self.is_finished = True
             self.receiver.wake()
         elif self.receiver.is_lost:
-            # Nobody will ever read this; the sender's kernel is told so.
+            # The bytes will never be read; the sender's kernel learns that.
             self.receiver.outgoing.end(End.RESET)
         else:
             self.unread += segment
             self.receiver.wake()
 
     def _acknowledge_later(self) -> None:
-        # Without unsent bytes nobody can tell when the window opened, and an event is saved.
+        # Without unsent bytes the moment when the window opens has no effect, so an event is saved.
         if not self.unsent:
             self.acknowledge()
         elif not self._is_acknowledgement_due:
