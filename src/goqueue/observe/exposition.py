@@ -20,15 +20,17 @@ from typing_extensions import override
 from goqueue import __version__
 from goqueue.broker.admission import BUCKETS_S, OperationKey
 from goqueue.model.visible_text import visible_lines
-from goqueue.observe.group_metrics import GroupSnapshot
+from goqueue.observe.group_metrics import GroupSnapshot, shown
 from goqueue.observe.metrics import Durations, PartitionRow, Snapshot
-from goqueue.observe.pipeline_metrics import tell_pipelines
-from goqueue.observe.queue_metrics import tell_queues
+from goqueue.observe.pipeline_metrics import PipelineSnapshot
+from goqueue.observe.queue_metrics import QueueSnapshot
 
 REASONS_MAX = 50
 _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
 _PARTITION_LABELS = ("topic", "partition")
-_LAG_LABELS = ("group", "topic")
+_GROUP_LABELS = ("group", "topic")
+_SETTLED = ("acked", "nacked", "rejected", "released", "extended", "refused")
+_PIPELINE_LABELS = ("pipeline", "query")
 _GAUGES = {
     "goqueue_disk_guarded": "1 while writes are refused for want of room.",
     "goqueue_draining": "1 while the broker stops.",
@@ -80,8 +82,8 @@ class _Telling(Collector):
         yield unreadable
         yield from _groups(snapshot.groups)
         yield from _transactions(snapshot.groups)
-        yield from tell_pipelines(snapshot.pipelines)
-        yield from tell_queues(snapshot.queues)
+        yield from _pipelines(snapshot.pipelines)
+        yield from _queues(snapshot.queues)
 
 
 def _requests(requests: Mapping[OperationKey, Durations]) -> Iterator[Metric]:
@@ -151,10 +153,10 @@ def _groups(groups: GroupSnapshot) -> Iterator[Metric]:
         members.add_metric((name,), count)
     yield members
     behind = GaugeMetricFamily(
-        "goqueue_group_lag_messages", "Offsets from the committed offset of a group to the end.", labels=_LAG_LABELS
+        "goqueue_group_lag_messages", "Offsets from the committed offset of a group to the end.", labels=_GROUP_LABELS
     )
     age = GaugeMetricFamily(
-        "goqueue_group_lag_seconds", "The age of the oldest message that is not committed.", labels=_LAG_LABELS
+        "goqueue_group_lag_seconds", "The age of the oldest message that is not committed.", labels=_GROUP_LABELS
     )
     for labels, lag in groups.lags.items():
         behind.add_metric(labels, lag.messages)
@@ -175,10 +177,10 @@ def _retention(groups: GroupSnapshot) -> Iterator[Metric]:
     left = GaugeMetricFamily(
         "goqueue_group_retention_left_seconds",
         "Time until retention deletes messages that a group has not read; 0 if it is due, or they are held back.",
-        labels=_LAG_LABELS,
+        labels=_GROUP_LABELS,
     )
     lost = GaugeMetricFamily(
-        "goqueue_group_lost_messages", "Offsets that were deleted before the group had read them.", labels=_LAG_LABELS
+        "goqueue_group_lost_messages", "Offsets that were deleted before the group had read them.", labels=_GROUP_LABELS
     )
     for labels, lag in groups.lags.items():
         lost.add_metric(labels, lag.lost)
@@ -207,3 +209,154 @@ def _transactions(groups: GroupSnapshot) -> Iterator[Metric]:
     for cause, count in groups.ended.items():
         ended.add_metric((cause.value,), count)
     yield ended
+
+
+def _queues(snapshot: QueueSnapshot) -> Iterator[Metric]:
+    """Yield all metrics about queue groups, and about redrives of their dead letters."""
+    yield GaugeMetricFamily("goqueue_queues", "Queue groups.", snapshot.count)
+    yield GaugeMetricFamily(
+        "goqueue_queues_omitted", "Queue groups that have no series of their own.", snapshot.omitted
+    )
+    yield from _queue_state(snapshot)
+    yield from _queue_history(snapshot)
+    yield from _redrives(snapshot)
+
+
+def _queue_state(snapshot: QueueSnapshot) -> Iterator[Metric]:
+    paused = GaugeMetricFamily("goqueue_queue_paused", "1 while nothing is delivered to the group.", labels=("group",))
+    depth = GaugeMetricFamily(
+        "goqueue_queue_depth_messages", "Upper bound of messages that are not settled.", labels=_GROUP_LABELS
+    )
+    leased = GaugeMetricFamily(
+        "goqueue_queue_in_flight_messages", "Messages that are leased to consumers.", labels=_GROUP_LABELS
+    )
+    oldest = GaugeMetricFamily(
+        "goqueue_queue_oldest_message_age_seconds",
+        "The age of the oldest message that is not settled.",
+        labels=_GROUP_LABELS,
+    )
+    stalled = GaugeMetricFamily(
+        "goqueue_queue_stalled_dead_messages",
+        "Dead messages that cannot become dead letters now.",
+        labels=_GROUP_LABELS,
+    )
+    for group, is_paused in {each.group: bool(each.paused) for each in snapshot.queues}.items():
+        paused.add_metric((shown(group),), is_paused)
+    for each in snapshot.queues:
+        labels = (shown(each.group), each.topic)
+        depth.add_metric(labels, each.depth)
+        leased.add_metric(labels, each.in_flight)
+        stalled.add_metric(labels, each.stalled)
+        if each.depth == 0:
+            oldest.add_metric(labels, 0)
+        elif each.oldest_ms is not None:
+            oldest.add_metric(labels, max(snapshot.now_ms - each.oldest_ms, 0) / 1000)
+    members = GaugeMetricFamily(
+        "goqueue_queue_share_members", "Kafka's share consumers that are members of the group.", labels=("group",)
+    )
+    for group, count in snapshot.members.items():
+        members.add_metric((shown(group),), count)
+    yield from (paused, depth, leased, oldest, stalled, members)
+
+
+def _queue_history(snapshot: QueueSnapshot) -> Iterator[Metric]:
+    delivered = CounterMetricFamily(
+        "goqueue_queue_deliveries", "Messages delivered to consumers.", labels=_GROUP_LABELS
+    )
+    again = CounterMetricFamily(
+        "goqueue_queue_redeliveries", "Deliveries that were not the first of their message.", labels=_GROUP_LABELS
+    )
+    settled = CounterMetricFamily(
+        "goqueue_queue_settled", "Messages that consumers settled, by verdict.", labels=(*_GROUP_LABELS, "verdict")
+    )
+    expired = CounterMetricFamily("goqueue_queue_leases_expired", "Leases that expired.", labels=_GROUP_LABELS)
+    dead = CounterMetricFamily(
+        "goqueue_queue_dead_letters", "Messages that became dead letters.", labels=(*_GROUP_LABELS, "reason")
+    )
+    for each in snapshot.queues:
+        labels = (shown(each.group), each.topic)
+        delivered.add_metric(labels, each.tally.delivered)
+        again.add_metric(labels, each.tally.redelivered)
+        expired.add_metric(labels, each.expired)
+        for verdict in _SETTLED:
+            settled.add_metric((*labels, verdict), getattr(each.tally, verdict))
+        for reason, count in each.tally.dead_letters.items():
+            dead.add_metric((*labels, reason), count)
+    yield from (delivered, again, settled, expired, dead)
+
+
+def _redrives(snapshot: QueueSnapshot) -> Iterator[Metric]:
+    under_way = GaugeMetricFamily("goqueue_redrives", "Redrives that are under way.", labels=("state",))
+    for state, count in snapshot.redrives.items():
+        under_way.add_metric((state,), count)
+    letters = CounterMetricFamily(
+        "goqueue_redrive_letters", "Dead letters that redrives processed, by outcome.", labels=("topic", "fate")
+    )
+    for topic, moves in snapshot.redriven.items():
+        letters.add_metric((topic, "moved"), moves.moved)
+        letters.add_metric((topic, "skipped_redriven"), moves.redriven)
+        letters.add_metric((topic, "skipped_looping"), moves.looping)
+        letters.add_metric((topic, "failed"), moves.failed)
+    yield from (under_way, letters)
+
+
+def _pipelines(snapshot: PipelineSnapshot) -> Iterator[Metric]:
+    """Yield all metrics about pipelines."""
+    up = GaugeMetricFamily(
+        "goqueue_pipeline_up", "1 if a run of the pipeline has reported lately and not ended.", labels=("pipeline",)
+    )
+    for pipeline, is_up in snapshot.up:
+        up.add_metric((pipeline,), is_up)
+    yield up
+    restarts = CounterMetricFamily(
+        "goqueue_pipeline_restarts", "Queries that failed and were started again in the run.", labels=("pipeline",)
+    )
+    for pipeline, count in snapshot.restarts:
+        restarts.add_metric((pipeline,), count)
+    yield restarts
+    yield GaugeMetricFamily(
+        "goqueue_pipeline_queries_omitted",
+        "Queries of pipelines that have no series of their own.",
+        snapshot.queries_omitted,
+    )
+    yield from _pipeline_queries(snapshot)
+    bad_rows = CounterMetricFamily(
+        "goqueue_pipeline_bad_rows", "Rows that broke a rule in the run.", labels=(*_PIPELINE_LABELS, "rule")
+    )
+    for labels, rows in snapshot.rules:
+        bad_rows.add_metric(labels, rows)
+    yield bad_rows
+    warned_rows = CounterMetricFamily(
+        "goqueue_pipeline_warned_rows",
+        "Rows that broke a rule in the run, and were kept.",
+        labels=(*_PIPELINE_LABELS, "rule"),
+    )
+    for labels, rows in snapshot.warnings:
+        warned_rows.add_metric(labels, rows)
+    yield warned_rows
+
+
+def _pipeline_queries(snapshot: PipelineSnapshot) -> Iterator[Metric]:
+    rows = CounterMetricFamily(
+        "goqueue_pipeline_rows", "Rows that a query has read in the run.", labels=_PIPELINE_LABELS
+    )
+    speed = GaugeMetricFamily(
+        "goqueue_pipeline_rows_per_second", "Rows that a query processes per second.", labels=_PIPELINE_LABELS
+    )
+    lag = GaugeMetricFamily(
+        "goqueue_pipeline_lag_messages", "Messages that a query has not read.", labels=_PIPELINE_LABELS
+    )
+    took = GaugeMetricFamily(
+        "goqueue_pipeline_batch_seconds", "How long the last batch of a query took.", labels=_PIPELINE_LABELS
+    )
+    for pipeline, progress, is_running in snapshot.queries:
+        labels = (pipeline, progress.name)
+        rows.add_metric(labels, progress.rows)
+        if not is_running:
+            continue
+        speed.add_metric(labels, progress.rows_per_second)
+        if progress.lag is not None:
+            lag.add_metric(labels, progress.lag)
+        if progress.batch_seconds is not None:
+            took.add_metric(labels, progress.batch_seconds)
+    yield from (rows, speed, lag, took)
