@@ -51,7 +51,7 @@ INSIDE = Caller("inside", name="broker")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What an operation does: `name` is `noun.verb`, `on` the kind of its resource.
+    """Declares an operation: `name` is `noun.verb`, `on` the kind of its resource.
 
     `at` is the path to the name of the resource: a parameter, and attributes of it. It is empty if the resource is the
     cluster. The parameter may hold one name, many, or None for all.

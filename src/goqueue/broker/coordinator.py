@@ -1,6 +1,6 @@
 """An internal topic and the machines over its partitions: each name of a group or transaction belongs to one of them.
 
-The topic is made when somebody needs it first. Which partition a name belongs to is Kafka's rule, so that tools which
+The topic is created with its first use. Names belong to partitions by Kafka's rule, so that tools which
 look into these topics find what they expect.
 """
 
@@ -94,7 +94,7 @@ class Coordinator(Service, Generic[MachineT, CommandT]):
     def peek(self, name: str) -> MachineT | None:
         """Return the machine that a name belongs to as it is now; None if there is none yet.
 
-        It may know what is not durable yet. Once that cannot become so any more, nobody may act on it.
+        It may know changes that are not durable yet. Raises CoordinatorUnavailable once they cannot become durable.
         """
         if not self._machines:
             return None
@@ -127,7 +127,7 @@ class Coordinator(Service, Generic[MachineT, CommandT]):
         """Have a command carried out by every machine; CoordinatorUnavailable if one of them cannot be used now.
 
         A log that could not be read may be read after the next start, and must not know then what it should have
-        forgotten. What a damaged one held is lost already, so nobody waits for it.
+        forgotten. A damaged log has lost its content already, so it is skipped.
         """
         for machine in self._machines:
             if isinstance(machine, LogOffline):

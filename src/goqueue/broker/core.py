@@ -1,4 +1,4 @@
-"""What every service of a broker needs, and how services take part in its life.
+"""The base of all services of a broker: what they share, and how they take part in its life.
 
 A service owns the state of one subject; the operations of the subject are functions whose first parameter is the
 service. A service gets the services below it when it is made. It knows none of those above it: they register callbacks,

@@ -1,4 +1,4 @@
-"""What the broker reports about itself."""
+"""Events that the broker reports about itself."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PartitionUnavailable(Event):
 
 @dataclass(frozen=True, slots=True)
 class BatchUnreadable(Event):
-    """A stored batch is damaged, or its records are malformed. It is told once, by the first reader that meets it."""
+    """A stored batch is damaged, or its records are malformed. The first reader that meets it reports it, once."""
 
     severity: ClassVar[Severity] = Severity.ERROR
     topic: str
@@ -93,10 +93,10 @@ class HangingTransaction(Event):
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulTransaction(Event):
-    """A partition holds a transaction open that no coordinator knows of, and has lost records behind its start.
+    """A partition holds a transaction open that no coordinator knows of, and has lost records after its start.
 
     Its marker may be among them, so it is left as it is: it may have been committed. Readers of committed records wait
-    at `first_offset` until somebody ends it (`goqueue txn abort --partition`), or its producer another one there.
+    at `first_offset` until `goqueue txn abort --partition` ends it, or its producer ends another one there.
     """
 
     severity: ClassVar[Severity] = Severity.ERROR
@@ -133,7 +133,7 @@ class RetentionNear(Event):
 
 @dataclass(frozen=True, slots=True)
 class RetentionOvertook(Event):
-    """Messages are gone that a group has not read: by retention, or because somebody deleted them.
+    """Messages that a group has not read are gone: retention removed them, or a user deleted them.
 
     `partition` is the one where most are gone (`lost` offsets of it), of `partitions` in which it has lost some or is
     about to.
@@ -159,7 +159,7 @@ class ExpiryHeld(Event):
 
 @dataclass(frozen=True, slots=True)
 class HoldExceeded(Event):
-    """What groups have not read is more than a topic may hold back for them: the oldest of it is deleted unread."""
+    """Unread messages exceed what a topic may hold back: the oldest are deleted unread."""
 
     severity: ClassVar[Severity] = Severity.WARNING
     topic: str

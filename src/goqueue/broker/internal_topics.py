@@ -15,7 +15,7 @@ INTERNAL_CONFIG: Mapping[str, str] = {
     "retention.ms": "-1",
     "segment.bytes": str(16 * 1024 * 1024),
     "max.message.bytes": str(64 * 1024 * 1024),
-    # What a coordinator has decided holds, whatever the default for other topics is.
+    # The decisions of a coordinator are durable, whatever the default for other topics is.
     "goqueue.flush": "group",
 }
 REPAIR_SUFFIX = ".repair"

@@ -1,4 +1,4 @@
-"""Whether whoever has asked is still there to be answered."""
+"""Tells whether the connection of a caller is still open."""
 
 from __future__ import annotations
 

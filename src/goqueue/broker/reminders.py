@@ -1,4 +1,4 @@
-"""What was reported lately, so that trouble that lasts is not reported again and again."""
+"""Remembers recent reports, so that lasting trouble is reported once an hour and not all the time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Repairs the broker's own logs when they are damaged, with the broker stopped: `goqueue log repair`.
 
-What can be read of a damaged log is written to a new one. The damaged one is set aside under another name, and never
-deleted. Logs of users are not touched.
+The readable records of a damaged log are written to a new one. The damaged one is set aside under another name, and
+never deleted. Logs of users are not touched.
 
 | step | names in the data directory                       | another run after a crash                                |
 |------|---------------------------------------------------|----------------------------------------------------------|
@@ -98,7 +98,7 @@ _MACHINES: Mapping[str, Callable[[], _Machine]] = {
 
 @dataclass(slots=True)
 class RepairPlan:
-    """What would be done to one log: which records are kept, what is lost and what is made up for it."""
+    """Plans the repair of one log: the records to keep, the losses, and what replaces them."""
 
     log: str
     faults: list[str]
@@ -143,7 +143,7 @@ def repair(disk: Disk, directory: PurePath, plans: Iterable[RepairPlan]) -> Mapp
             try:
                 _write(disk, made, plan.records)
             except (OSError, GoQueueError):
-                # The disk is full, most often. What is damaged is still in its place, so this must not be in the way.
+                # The disk is full, most often. The damaged log is still in its place, so the new one is removed.
                 remove_tree(disk, made)
                 raise
             aside = _unused(disk, directory, plan.log)
@@ -197,7 +197,7 @@ def _accepted(found: Salvage, machine: _Machine | None) -> list[NewRecord]:
 def _with_other_producers(machine: TransactionMachine, kept: Iterable[NewRecord]) -> list[NewRecord]:
     """Return the records of sinks and of transactional ids, of which none goes on with the epoch that it had.
 
-    At the end of epochs an id takes another producer. What is being ended stays as it is, so that it ends.
+    At the end of epochs an id takes another producer. A transaction being ended stays as it is, so that it ends.
     """
     records = [record for record in kept if is_sink_key((record.key or b"").decode())]
     for transaction in machine.all():

@@ -1,6 +1,6 @@
 """Long work on the loop, cut into slices: others have a turn in between, and it can be cut short.
 
-What it costs is the sum of its slices, however long the turns of others are.
+Its cost is the sum of its slices, however long the turns of others are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SLICE_S = 0.003
 
 
 class CutShort(Exception):
-    """Nobody wants the work any more."""
+    """The work is not wanted any more."""
 
 
 class Slices:

@@ -18,7 +18,7 @@ from goqueue.machines.redrives.values import Redrive
 
 
 class RedriveLookup(Protocol):
-    """What dead letters ask the redrives, which are above them."""
+    """Answers questions of dead letters about redrives, which are above them."""
 
     @property
     def redriven(self) -> Redriven:

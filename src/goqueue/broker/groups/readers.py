@@ -19,7 +19,7 @@ from goqueue.model.topic import TopicPartition
 if TYPE_CHECKING:
     from goqueue.broker.groups.service import GroupService
 
-# What is to be done for a group, however few offsets it has, in pieces as of an offset.
+# The work for a group, however few offsets it has, counted in pieces of one offset each.
 _PIECES_OF_A_GROUP = 5
 
 

@@ -60,7 +60,7 @@ class QueueService(Coordinator[QueueMachine, Command]):
         self.tallies = QueueTallies()
         self.timestamps = Timestamps()
         self.receives = RequestBatcher(core.tasks, partial(receive_together, self), size_max=ROUND_MESSAGES_MAX)
-        # What somebody has said holds, though they may have left since.
+        # A settlement is carried out even if its caller has left since.
         self.settlements = RequestBatcher(
             core.tasks, partial(settle_together, self), size_max=ROUND_MESSAGES_MAX, holds_on=True
         )
@@ -92,7 +92,7 @@ class QueueService(Coordinator[QueueMachine, Command]):
         try:
             return await super().submit(name, command)
         finally:
-            # Settings, a pause, another offset, an end: whoever waits has to know, also if nobody asks any more.
+            # Settings, a pause, another offset, an end: waiting receives look again, also if the caller has left.
             self.waits.wake(name)
             if isinstance(command, DeleteQueue) and self._known(name) is not known:
                 self.tallies.forget(name)
@@ -105,24 +105,24 @@ class QueueService(Coordinator[QueueMachine, Command]):
             self.tallies.forget_topic(command.topic)
 
     def find(self, name: str) -> QueueGroup | None:
-        """Return a group as it is now, if it is there; CoordinatorUnavailable if nobody may act on that any more."""
+        """Return a group as it is now, or None; CoordinatorUnavailable if its log takes no writes any more."""
         machine = self.peek(name)
         return None if machine is None else machine.find(name)
 
     def pass_on(self, name: str) -> None:
-        """Let somebody else look for what a receive leaves: it had enough, or came to nothing."""
+        """Wake another receive for the messages that one has left."""
         if self.waits.has_line(name):
             try:
                 group = self.find(name)
             except GoQueueError:
-                # They are told so themselves.
+                # Each of them gets the error itself.
                 self.waits.wake(name)
                 return
             if group is not None:
                 self.waits.pass_on(group)
 
     async def _bury(self, command: MarkDeadLettered) -> Any:
-        # Afterwards nobody knows any more.
+        # The causes are gone once the messages are done.
         causes = causes_of_death(self.find(command.group), command)
         reply = await super().submit(command.group, command)
         self.tallies.buried(command, causes, self._partitions_of(command.group))

@@ -143,7 +143,7 @@ async def _ensure(topics: TopicService, name: str, *, may_create: bool) -> OpenT
     if not may_create or not topics.core.options.auto_create_topics or is_internal(name):
         return topics.topic(name)
     topics.admission.require_room()
-    # Somebody else may be faster; then it is made by now.
+    # Another caller may be faster; then it exists by now.
     with suppress(TopicExists):
         await _create(topics, name, None, 1, {}, is_dry_run=False)
     return topics.topic(name)

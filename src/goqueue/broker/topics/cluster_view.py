@@ -1,4 +1,4 @@
-"""What administration tools ask of a cluster, told by one node: its logs, its leaders, and the log of the catalogue.
+"""Answers administration tools about the cluster of one node: its logs, its leaders, and the log of the catalogue.
 
 One node leads every partition that it can use and has nothing to move or to elect. The catalogue is what Kafka keeps in
 the log of its controllers.
@@ -28,7 +28,7 @@ class LogDirectorySizes(NamedTuple):
 
 
 class Leadership(Enum):
-    """Whether a partition needs another leader: it has one, or its log cannot be used, and nobody else has it."""
+    """Whether a partition needs another leader: it has one, or its log cannot be used and no other node has it."""
 
     LED = auto()
     UNAVAILABLE = auto()

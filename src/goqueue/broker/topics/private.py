@@ -1,6 +1,6 @@
 """Which topics only the broker reads: those that hold its own state, whose names begin with `__`.
 
-Clients may see in lists and descriptions that they exist. What is stored there is private: leases and their ids,
+Clients may see in lists and descriptions that they exist. Their content is private: leases and their ids,
 members of groups, transactions. Operations show the parts that clients may know.
 """
 

@@ -17,7 +17,7 @@ _WARN_FRACTION = 10
 
 
 class Danger(StrEnum):
-    """What retention means to a reader.
+    """The danger of retention to a reader.
 
     NONE: nothing yet. NEAR: what it reads next is deleted soon. HELD: it would have been, and is held back. LOST:
     messages were deleted that it has not read.
@@ -34,7 +34,7 @@ class Risk(NamedTuple):
 
     `left_ms` is how long the message that it reads next is expected to stay; None if it has read everything, or if
     nothing is known to delete it. `lost` is how many offsets are gone that it has not read: by retention, or because
-    somebody deleted records.
+    a user deleted records.
     """
 
     danger: Danger = Danger.NONE

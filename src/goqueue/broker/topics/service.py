@@ -198,7 +198,7 @@ class TopicService(Service):
     async def open(self, topics: Sequence[Topic], found: _Found | None = None) -> None:
         """Put topics of the catalogue to use, unless they are in use.
 
-        What was `found` of their logs decides which are opened now; without it none of them has files. The others
+        Logs that `found` knows nothing of are opened now; without `found` none of them has files. The others
         sleep until they are used.
         """
         entries = [self._entry(topic) for topic in topics]
@@ -371,7 +371,7 @@ class TopicService(Service):
 
 
 class _Found(NamedTuple):
-    """What a start finds: the names in the data directory, and what the last stop said of logs."""
+    """The findings of a start: the names in the data directory, and the states of logs from the last stop."""
 
     names: Collection[str]
     closed_states: Mapping[TopicIdPartition, ClosedState]

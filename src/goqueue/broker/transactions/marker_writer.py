@@ -1,13 +1,12 @@
 """Finishes transactions whose end is decided: markers to the partitions, offsets to the groups, then a note of it.
 
-Each partition and group is served whatever happens to the others: a sick disk holds up nobody's readers but its own.
-What is to be done is what the coordinator has stored, and it is stored before the first marker is written. So after a
-crash it is done again, from the beginning: a marker that is there already is not written twice, and offsets that were
-set have no trace of the transaction any more. Nothing of a later transaction can be hit by that: it begins only when
-this one is noted as finished, in the same log.
+Each partition and group is served whatever happens to the others: a sick disk holds up only its own readers.
+The coordinator stores the decision before the first marker is written, so the work is repeated after a crash: a marker
+that exists is not written twice, and offsets that were set have no trace of the transaction any more. A later
+transaction is never affected: it begins only when this one is noted as finished, in the same log.
 
-What fails is tried again by the next round of the upkeep, a second later, and not when something else is decided. Until
-it succeeds, it is known what keeps a transaction from ending, for those who wait for it.
+A failed end is retried by the next maintenance round, a second later. Until it succeeds, `obstacle_of` returns the
+reason why the transaction cannot end.
 """
 
 from __future__ import annotations

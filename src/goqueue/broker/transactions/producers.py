@@ -25,12 +25,12 @@ class ProducerIds:
 
 @operation("producers.init", on="cluster", writes=True)
 async def new_producer(transactions: TransactionService, caller: Caller) -> ProducerEpoch:
-    """Return a producer id that nobody has had before."""
+    """Return a new producer id."""
     return ProducerEpoch(await take_producer_id(transactions), 0)
 
 
 async def take_producer_id(transactions: TransactionService) -> int:
-    """Return a producer id that nobody has had before, for operations that have more to do."""
+    """Return a new producer id, for operations that have more to do."""
     ids = transactions.producer_ids
     while ids.next_id == ids.end:
         await transactions.core.tasks.finish(_reserve(transactions), "reserve producer ids")

@@ -4,8 +4,8 @@ Messages are sorted into partitions and packed as those of every publish of sing
 partitions become part of the transaction first; then the batches get the sequences that the partitions expect next of
 this producer, so that what is stored is what a Kafka client would have sent.
 
-These sequences tell nothing of a request that comes twice: it would be stored twice. Whoever wants to send a request
-again numbers the requests of a transaction instead (`numbering`).
+These sequences tell nothing of a request that comes twice: it would be stored twice. A client that repeats
+requests numbers the requests of a transaction instead (`numbering`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TransactionWriter(NamedTuple):
 
 
 class PartitionBatch(NamedTuple):
-    """What one partition gets at once."""
+    """The messages that one partition gets at once."""
 
     partition: Partition
     share: PartitionShare
@@ -72,7 +72,7 @@ async def publish_when_known(
         request.sections = await _with_partitions_added(
             transactions, caller, request.transactional_id, request.sections
         )
-    # What the coordinator's log does not take is found again, and told, when the request is published.
+    # If the coordinator's log does not take it, publishing finds that again and returns the error.
     with suppress(GoQueueError):
         await known(transactions, request.transactional_id)
     publish(transactions.messages, caller, [request])
@@ -88,7 +88,7 @@ async def _with_partitions_added(
     by_writer: dict[ProducerEpoch, dict[int, TopicPartition]] = {}
     for number, (partition, records) in enumerate(sections):
         if isinstance(partition, Partition) and not partition.is_internal:
-            # What is no batch is found again, and told, when the request is published.
+            # If it is not a batch, publishing finds that again and returns the error.
             with suppress(GoQueueError):
                 by_writer.setdefault(writer_of(records), {})[number] = partition.place
     added = list(sections)
@@ -153,7 +153,7 @@ async def publish_in_transaction(
 
 
 def _existing(opened: OpenTopic, found: SortedMessages) -> Iterator[Partition]:
-    """Yield the partitions that get something; messages for those that cannot be used are told why."""
+    """Yield the partitions that get something; messages for unusable partitions get the error."""
     for index, share in found.shares.items():
         try:
             yield opened.partition(index)

@@ -28,7 +28,7 @@ async def commit_batch(
     """Commit what the tasks of a sink have staged for a batch, all of it or nothing, unless that has happened already.
 
     At return it has happened to these stages in all partitions; CoordinatorUnavailable if that takes too long, and
-    then it is decided all the same. What was staged for a batch that is committed already is aborted.
+    then it is decided all the same. Stages of a batch that is committed already are aborted.
     """
     deadline = answer_by()
     key = sink_key(sink)
