@@ -72,9 +72,9 @@ class Snapshot:
 class Metrics:
     """The metrics of one broker; shares nothing with others in the same process."""
 
-    def __init__(self, broker: Broker, door: Connections) -> None:
+    def __init__(self, broker: Broker, limiter: Connections) -> None:
         self._broker = broker
-        self._door = door
+        self._limiter = limiter
 
     async def expose(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics as text, in a format that the reader accepts, and the media type of that format."""
@@ -109,8 +109,8 @@ class Metrics:
                 key: Durations(stats.count, stats.seconds, tuple(stats.by_bucket))
                 for key, stats in broker.core.admission.stats.items()
             },
-            self._door.connections,
-            dict(self._door.dropped),
+            self._limiter.connections,
+            dict(self._limiter.dropped),
             {
                 "goqueue_disk_guarded": broker.core.admission.is_disk_guarded,
                 "goqueue_draining": broker.core.admission.is_draining,

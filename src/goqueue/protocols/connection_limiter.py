@@ -1,6 +1,6 @@
-"""The door to all listeners: how many connections there may be, and a word about those that were sent away.
+"""Limits the connections of all listeners, and reports those that were refused or closed.
 
-A thousand silent connections make one line a second, not a thousand.
+Reports are batched: a thousand silent connections make one event a second, not a thousand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REPORT_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionsDropped(Event):
-    """Connections were refused or closed for a reason of ours; `address` and `detail` are those of the last one."""
+    """The broker refused or closed connections; `address` and `detail` are those of the last one."""
 
     severity: ClassVar[Severity] = Severity.WARNING
     reason: str
@@ -28,8 +28,8 @@ class ConnectionsDropped(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a connection may cost; times in milliseconds. `connections_per_address_max` is unlimited at 0."""
+class ConnectionLimits:
+    """Limits of connections. `connections_per_address_max` of 0 means unlimited."""
 
     connections_max: int = 10_000
     connections_per_address_max: int = 0
@@ -42,10 +42,10 @@ class Limits:
     http_body_bytes_max: int = 24 * 1024 * 1024
 
 
-class Door:
-    """Counts who is in, and knows whether several of them have work."""
+class ConnectionLimiter:
+    """Counts open connections over all listeners, and knows whether several of them are busy."""
 
-    def __init__(self, limits: Limits, sink: Sink) -> None:
+    def __init__(self, limits: ConnectionLimits, sink: Sink) -> None:
         self.limits = limits
         self.connections = 0
         self.neighbours = Neighbours()
@@ -55,8 +55,8 @@ class Door:
         self._unreported: dict[str, tuple[int, str, str]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def enter(self, host: str) -> str:
-        """Let a connection in; return why not, if it must stay outside."""
+    def acquire(self, host: str) -> str:
+        """Count a new connection; return why it is refused, or an empty string."""
         if self.connections >= self.limits.connections_max:
             return "too many connections"
         per_address = self.limits.connections_per_address_max
@@ -67,8 +67,8 @@ class Door:
             self._by_address[host] += 1
         return ""
 
-    def leave(self, host: str) -> None:
-        """Take note that a connection which was let in is gone."""
+    def release(self, host: str) -> None:
+        """Uncount a connection that has closed."""
         self.connections -= 1
         if self.limits.connections_per_address_max:
             self._by_address[host] -= 1
@@ -76,9 +76,9 @@ class Door:
                 del self._by_address[host]
 
     def note_dropped(self, reason: str, address: str, detail: str = "") -> None:
-        """Report that a connection was refused or closed: the first one at once, those of the next second together.
+        """Report a refused or closed connection: the first one at once, those of the next second together.
 
-        Reasons are few and fixed; what differs between two connections is detail.
+        Reasons are few and fixed; whatever differs between two connections belongs into `detail`.
         """
         self.dropped[reason] += 1
         count, _, _ = self._unreported.get(reason, (0, "", ""))
@@ -88,7 +88,7 @@ class Door:
             self._timer = asyncio.get_running_loop().call_later(_REPORT_EVERY_S, self._report_again)
 
     def close(self) -> None:
-        """Report what was not reported yet."""
+        """Report what is left."""
         self._report()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,16 +1,15 @@
-"""How long a connection is waited for: for its first byte, the rest of a request, the next one, and for its reading.
+"""Timeouts of one connection: for its first byte, the rest of a request, the next request, and reading its replies.
 
-Owns the timers of one connection; whoever owns the connection says what happens on it, and is told once that patience
-is over, and why.
+Owns the timers of one connection. The connection reports what happens on it, and is told once when a timeout is over.
 
-| what is awaited       | for how long                                                           | then       |
-|-----------------------|------------------------------------------------------------------------|------------|
-| the first byte        | `first_byte_timeout_ms` from `start`                                   | `SILENT`   |
-| the rest of a request | the same from its first part on, and longer the more of it has arrived | `SLOW`     |
-| the next request      | `idle_timeout_ms` since it was heard, or answered                      | `IDLE`     |
-| room to write         | `slow_reader_timeout_ms`                                               | `UNREAD`   |
+| waiting for           | for how long                                                     | reason     |
+|-----------------------|------------------------------------------------------------------|------------|
+| the first byte        | `first_byte_timeout_ms` from `start`                             | `SILENT`   |
+| the rest of a request | the same from its first part on, plus time for each byte arrived | `SLOW`     |
+| the next request      | `idle_timeout_ms` since the last byte or reply                   | `IDLE`     |
+| room to write         | `slow_reader_timeout_ms`                                         | `UNREAD`   |
 
-Time in which the client waits for us does not count against it.
+While the client waits for a reply, no time counts against it.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ import asyncio
 from collections.abc import Callable
 from enum import StrEnum
 
-from goqueue.protocols.connection_limiter import Limits
+from goqueue.protocols.connection_limiter import ConnectionLimits
 
 _LOOK_S_MIN = 0.1
 
 
-class Reason(StrEnum):
-    """Why patience with a connection is over."""
+class TimeoutReason(StrEnum):
+    """Why a connection timed out."""
 
     SILENT = "it sent nothing for too long"
     SLOW = "it took too long to send a request"
@@ -33,8 +32,8 @@ class Reason(StrEnum):
     UNREAD = "it does not read its replies"
 
 
-class Patience:
-    """The patience with one connection, from `start` to `end`."""
+class ConnectionTimeouts:
+    """The timers of one connection, from `start` to `end`."""
 
     __slots__ = (
         "_arrived_bytes",
@@ -52,16 +51,16 @@ class Patience:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        limits: Limits,
+        limits: ConnectionLimits,
         *,
         is_owed: Callable[[], bool],
-        drop: Callable[[Reason], None],
+        drop: Callable[[TimeoutReason], None],
         slowest_bytes_per_s: int = 4096,
     ) -> None:
-        """`is_owed` tells whether the client waits for a reply: then its silence is no fault of its own.
+        """`is_owed` tells whether the client waits for a reply: then its silence does not count.
 
-        Whoever sends a request more slowly than `slowest_bytes_per_s`, once the time for the first byte is over, holds
-        a buffer for nothing.
+        A client that sends a request more slowly than `slowest_bytes_per_s`, after the time for the first byte, is
+        dropped: it holds a buffer for nothing.
         """
         self._loop = loop
         self._is_owed = is_owed
@@ -70,49 +69,49 @@ class Patience:
         self._slowest_bytes_per_s = slowest_bytes_per_s
         self._timer: asyncio.TimerHandle | None = None
         self._slow_timer: asyncio.TimerHandle | None = None
-        # What will be said if nothing changes, and from when on its time is counted.
-        self._running_out = Reason.SILENT
+        # The reason to give if nothing changes, and since when its time counts.
+        self._running_out = TimeoutReason.SILENT
         self._since = loop.time()
         self._arrived_bytes = 0
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the timers."""
         self._look()
 
     def heard(self) -> None:
-        """Take note that bytes have arrived; that is no excuse for a request that does not end."""
-        if self._running_out is Reason.IDLE:
+        """Note that bytes arrived. This does not extend the time for the rest of a request."""
+        if self._running_out is TimeoutReason.IDLE:
             self._since = self._loop.time()
 
     def answered(self) -> None:
-        """Take note that a reply has left: it is the client's turn, whatever is awaited."""
+        """Note that a reply was sent: the client's time counts from now."""
         self._since = self._loop.time()
 
     def expects_rest(self, arrived_bytes: int) -> None:
-        """Take note that only a part of a request has arrived."""
+        """Note that only a part of a request has arrived."""
         self._arrived_bytes = arrived_bytes
-        if self._running_out is not Reason.SLOW:
-            self._running_out = Reason.SLOW
+        if self._running_out is not TimeoutReason.SLOW:
+            self._running_out = TimeoutReason.SLOW
             self._since = self._loop.time()
 
     def expects_nothing(self) -> None:
-        """Take note that no request is on its way, or that it is not the client that is waited for."""
-        if self._running_out is not Reason.IDLE:
-            self._running_out = Reason.IDLE
+        """Note that no request is incomplete, or that the broker does not wait for the client."""
+        if self._running_out is not TimeoutReason.IDLE:
+            self._running_out = TimeoutReason.IDLE
             self._since = self._loop.time()
 
     def reading_stopped(self) -> None:
-        """Take note that the client does not read what it is sent."""
+        """Note that the client does not read its replies."""
         timeout_s = self._limits.slow_reader_timeout_ms / 1000
-        self._slow_timer = self._loop.call_later(timeout_s, self._drop, Reason.UNREAD)
+        self._slow_timer = self._loop.call_later(timeout_s, self._drop, TimeoutReason.UNREAD)
 
     def reading_resumed(self) -> None:
-        """Take note that the client reads again."""
+        """Note that the client reads again."""
         if self._slow_timer is not None:
             self._slow_timer.cancel()
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop all timers."""
         for timer in (self._timer, self._slow_timer):
             if timer is not None:
                 timer.cancel()
@@ -124,11 +123,11 @@ class Patience:
         if left_s <= 0:
             self._drop(self._running_out)
             return
-        # What is awaited may change at any time, and must not have to wait for the end of a long pause.
+        # Expectations may change at any time, so pauses are never longer than the shortest timeout.
         pause_ms_max = min(self._limits.first_byte_timeout_ms, self._limits.idle_timeout_ms)
         self._timer = self._loop.call_later(min(max(left_s, _LOOK_S_MIN), pause_ms_max / 1000), self._look)
 
     def _grace_s(self) -> float:
-        if self._running_out is Reason.IDLE:
+        if self._running_out is TimeoutReason.IDLE:
             return self._limits.idle_timeout_ms / 1000
         return self._limits.first_byte_timeout_ms / 1000 + self._arrived_bytes / self._slowest_bytes_per_s

@@ -1,6 +1,6 @@
-"""The one table of errors: what each protocol says for each code of `goqueue.errors`.
+"""The one table of errors: the Kafka error code and the HTTP status of each code of `goqueue.errors`.
 
-A code that is not listed is answered as its kind. A test checks that every error of the tree has an entry here or
+An unlisted code takes the entry of its kind. A test checks that every error of the tree has an entry of its own or
 through its kind, and that the statuses and codes exist in their protocols.
 """
 
@@ -12,7 +12,7 @@ from goqueue.errors import GoQueueError
 
 
 class Fault(NamedTuple):
-    """How an error is told: Kafka's error code and the status of HTTP."""
+    """Kafka's error code and the HTTP status of an error."""
 
     kafka: int
     http: int
@@ -109,7 +109,7 @@ TABLE: dict[str, Fault] = {
     "unknown_files": Fault(56, 409),
     "not_offered": Fault(42, 400),
     "draining": Fault(6, 503),
-    # requests that never were one, by HTTP
+    # malformed HTTP requests
     "unknown_path": Fault(42, 404),
     "method_not_allowed": Fault(42, 405),
     "request_timeout": Fault(42, 408),
@@ -123,7 +123,7 @@ TABLE: dict[str, Fault] = {
 
 
 def fault_of(error: GoQueueError) -> Fault:
-    """Return how an error is told: by its own code, or by the nearest kind above it."""
+    """Return the entry of an error: that of its own code, or of the nearest kind above it."""
     for kind in type(error).__mro__:
         found = TABLE.get(getattr(kind, "code", ""))
         if found is not None:

@@ -1,7 +1,7 @@
-"""What the listeners of all protocols have in common: they know the connections that are open, and end them.
+"""The common part of the listeners of all protocols: they know their open connections, and close them.
 
-A connection is let in by the door, once for all listeners; a front lets nobody in any more once it has begun to end.
-How the connections of a protocol are brought to an end is its own story.
+One limiter admits the connections of all listeners. A listener that is draining refuses new ones. Each protocol
+decides how to end its own connections.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from goqueue.broker.broker import Broker
-from goqueue.protocols.connection_limiter import Door, Limits
+from goqueue.protocols.connection_limiter import ConnectionLimiter, ConnectionLimits
 from goqueue.runtime.tasks import Tasks
 
 
 class Connection(Protocol):
-    """What a front has to know of a connection."""
+    """A connection, as far as its listener knows it."""
 
     host: str
 
     def abort(self) -> None:
-        """Close the connection now; what was not sent is lost."""
+        """Close the connection now; unsent bytes are lost."""
         ...
 
 
 C = TypeVar("C", bound=Connection)
 
 
-class Front(ABC, Generic[C]):
+class ProtocolListener(ABC, Generic[C]):
     """Makes connections of one protocol and knows those that are open."""
 
-    def __init__(self, broker: Broker, door: Door) -> None:
+    def __init__(self, broker: Broker, limiter: ConnectionLimiter) -> None:
         self.broker = broker
-        self.door = door
+        self.limiter = limiter
         self.tasks = Tasks(broker.core.sink)
         self.loop = asyncio.get_running_loop()
         self._connections: dict[C, None] = {}
@@ -43,13 +43,13 @@ class Front(ABC, Generic[C]):
         self._is_ending = False
 
     @property
-    def limits(self) -> Limits:
-        """What a connection may cost."""
-        return self.door.limits
+    def limits(self) -> ConnectionLimits:
+        """The limits of connections."""
+        return self.limiter.limits
 
     @property
     def open_connections(self) -> Sequence[C]:
-        """The connections that are in, as of now."""
+        """The open connections, as of now."""
         return list(self._connections)
 
     @abstractmethod
@@ -57,34 +57,34 @@ class Front(ABC, Generic[C]):
         """Return the protocol for a new connection."""
 
     def admit(self, connection: C) -> str:
-        """Let a connection in, or return why not."""
+        """Admit a connection, or return why it is refused."""
         if self._is_ending:
             return "the broker is about to stop"
-        refusal = self.door.enter(connection.host)
+        refusal = self.limiter.acquire(connection.host)
         if not refusal:
             self._connections[connection] = None
             self._emptied.clear()
         return refusal
 
     def forget(self, connection: C) -> None:
-        """Take note that a connection which was let in is gone."""
+        """Forget an admitted connection that has closed."""
         del self._connections[connection]
-        self.door.leave(connection.host)
+        self.limiter.release(connection.host)
         if not self._connections:
             self._emptied.set()
 
     async def drain(self) -> None:
-        """Answer what is under way and close all connections; the caller sets a deadline."""
+        """Answer the requests in progress and close all connections; the caller sets a deadline."""
         self._is_ending = True
         await self._finish()
         await self._emptied.wait()
 
     @abstractmethod
     async def _finish(self) -> None:
-        """See to it that what is under way is answered, and that every connection ends then."""
+        """Let every connection answer its requests in progress, and close after that."""
 
     async def close(self) -> None:
-        """End everything now, whoever may still be reading."""
+        """Close all connections now, even if clients still read."""
         self._is_ending = True
         await self.tasks.close()
         for connection in self.open_connections:

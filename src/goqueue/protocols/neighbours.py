@@ -1,4 +1,4 @@
-"""Whether several connections have work at the same time, and how much a busy one leaves to the others."""
+"""Fairness between connections: a busy one yields to the others, if there are any."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _RECENT_S = 0.02
 
 
 class Neighbours:
-    """What the connections of all listeners know of each other."""
+    """Whether more than one connection of all listeners was busy lately."""
 
     def __init__(self) -> None:
         self._last: int | None = None
         self._mixed_s = float("-inf")
 
     def note(self, connection: object) -> None:
-        """Take note that a connection has something to do."""
+        """Note that a connection has work."""
         if id(connection) != self._last:
             self._last = id(connection)
             self._mixed_s = asyncio.get_running_loop().time()
 
     def give_way(self, go_on: Callable[[], None]) -> None:
-        """Give the CPU away, and call `go_on` after a few turns of the loop; in the next one if there are no others."""
+        """Yield the CPU, and call `go_on` after several turns of the loop, or in the next one if no other is busy."""
         yield_cpu()
         loop = asyncio.get_running_loop()
         is_alone = loop.time() - self._mixed_s >= _RECENT_S

@@ -1,6 +1,6 @@
-"""Clients that speak another protocol than the port that they have reached: they are told so, and so is the log.
+"""Recognises clients that speak another protocol than their port, to tell them so and to log it.
 
-Knows how the first bytes of each protocol look, and nothing of connections.
+Knows the first bytes of each protocol, and nothing of connections.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from goqueue.seams.network import Address
 
 BEGIN_BYTES = 12
-"""How many bytes tell the protocol."""
+"""How many bytes identify a protocol."""
 
 HTTP, KAFKA, TLS = "HTTP", "Kafka", "TLS"
 
@@ -23,7 +23,7 @@ _KAFKA_BYTES_MAX, _KAFKA_APIS_MAX, _KAFKA_VERSIONS_MAX = 100 * 1024 * 1024, 200,
 
 
 def spoken(begin: bytes) -> str:
-    """Return the protocol that the first bytes of a connection belong to; empty if that cannot be told."""
+    """Return the protocol of the first bytes of a connection; empty if unknown."""
     if _HTTP.match(begin):
         return HTTP
     if _TLS.match(begin):
@@ -36,12 +36,12 @@ def spoken(begin: bytes) -> str:
 
 
 def mismatch(protocol: str, port: str) -> str:
-    """Return what the log says of a client that speaks a protocol on the port of another one."""
+    """Return the log text about a client that speaks a protocol on the port of another one."""
     return f"it speaks {protocol} on the {port} port" + (", which has no TLS" if protocol == TLS else "")
 
 
 def http_answer(http: Address | None) -> bytes:
-    """Return what an HTTP client is told that has reached the Kafka port; `http` is where the HTTP port is."""
+    """Return the reply to an HTTP client on the Kafka port; `http` is the address of the HTTP port."""
     where = "another port"
     if http is not None:
         host, port = http

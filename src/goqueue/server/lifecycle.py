@@ -22,10 +22,10 @@ from goqueue.model.broker_options import BrokerOptions
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.observe.health import HealthChecks
 from goqueue.observe.metrics import Metrics
-from goqueue.protocols.connection_limiter import Door, Limits
+from goqueue.protocols.connection_limiter import ConnectionLimiter, ConnectionLimits
 from goqueue.protocols.http.wire.hosts import HostPolicy
-from goqueue.protocols.http.wire.listener import HttpFront
-from goqueue.protocols.kafka.wire.listener import KafkaFront
+from goqueue.protocols.http.wire.listener import HttpListener
+from goqueue.protocols.kafka.wire.listener import KafkaListener
 from goqueue.seams.clock import Clock
 from goqueue.seams.disk import Disk, RealDisk, lock_directory
 from goqueue.seams.entropy import Entropy
@@ -69,7 +69,7 @@ class Server:
     ) -> None:
         self.settings = settings
         self.addresses: dict[str, Address] = {}
-        self.door = Door(_limits(settings), sink)
+        self.limiter = ConnectionLimiter(_limits(settings), sink)
         self._sink = sink
         self._disk = disk
         self._network = network
@@ -85,17 +85,17 @@ class Server:
             threads=threads,
             syncs=syncs,
         )
-        self._kafka = KafkaFront(
+        self._kafka = KafkaListener(
             self.broker,
-            self.door,
+            self.limiter,
             advertised=(settings.advertised_host, settings.advertised_kafka_port),
             listeners=self.addresses,
         )
-        self._http = HttpFront(
+        self._http = HttpListener(
             self.broker,
-            self.door,
+            self.limiter,
             health=HealthChecks(self.broker, self._listening).examine,
-            metrics=Metrics(self.broker, self.door).expose,
+            metrics=Metrics(self.broker, self.limiter).expose,
             hosts=_hosts(settings, network.host_name()),
         )
 
@@ -153,7 +153,7 @@ class Server:
         try:
             await self._kafka.close()
             await self._http.close()
-            self.door.close()
+            self.limiter.close()
             await self.broker.stop()
         finally:
             self._held.close()
@@ -179,8 +179,8 @@ def _hosts(settings: Settings, own_name: str) -> HostPolicy:
     return HostPolicy(names, settings.http_origins)
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(
+def _limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
         connections_max=settings.connections_max,
         connections_per_address_max=settings.connections_per_address_max,
         frame_bytes_max=settings.frame_bytes_max,

@@ -159,7 +159,7 @@ class SimServer:
 
     def reasons(self) -> list[str]:
         """Return why connections were dropped, as it was reported."""
-        self.server.door.close()
+        self.server.limiter.close()
         return [event.reason for event in self.sink.of(ConnectionsDropped)]
 
 

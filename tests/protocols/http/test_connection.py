@@ -30,7 +30,7 @@ def run(seed: int, test: Callable[[Simulation, SimServer], Coroutine[Any, Any, N
             await test(simulation, server)
         assert server.sink.of(HttpRequestFailed) == []
         assert server.sink.of(TaskFailed) == []
-        assert server.server.door.connections == 0
+        assert server.server.limiter.connections == 0
 
     simulate(main, seed)
 
@@ -196,7 +196,7 @@ def test_a_client_that_does_not_read_its_replies_is_sent_away(seed: int) -> None
         client.write(request("GET", "/topics/t/partitions/0/messages"))
         await asyncio.sleep(10)
         assert server.reasons() == ["it does not read its replies"]
-        assert server.server.door.connections == 0
+        assert server.server.limiter.connections == 0
 
     run(seed, test, slow_reader_timeout_ms=5000, reply_buffer_bytes_max=100_000)
 
@@ -213,7 +213,7 @@ def test_unread_replies_do_not_keep_a_connection_that_is_over(seed: int, end: st
         client.transport.pause_reading()
         client.write(request("GET", "/topics/t/partitions/0/messages", connection=end))
         await asyncio.sleep(10)
-        assert server.server.door.connections == 0
+        assert server.server.limiter.connections == 0
 
     run(seed, test, slow_reader_timeout_ms=2000, idle_timeout_ms=5000)
 
@@ -401,7 +401,7 @@ def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(seed: int) -> 
             await asyncio.sleep(simulation.entropy.fraction() * 0.01)
             client.transport.abort() if simulation.entropy.below(2) else client.close()
         await asyncio.sleep(5)
-        assert server.server.door.connections == 0
+        assert server.server.limiter.connections == 0
         assert await is_alive(server)
 
     run(seed, test)

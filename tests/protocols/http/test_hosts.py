@@ -225,7 +225,7 @@ def test_many_foreign_hosts_are_one_reason_of_the_metric() -> None:
     async def test(server: SimServer) -> None:
         for number in range(5):
             await asked_with(server, f"Host: evil-{number}.example")
-        assert list(server.server.door.dropped.items()) == [("the Host of a request is not allowed", 5)]
+        assert list(server.server.limiter.dropped.items()) == [("the Host of a request is not allowed", 5)]
         assert "'evil-0.example'" in server.sink.of(ConnectionsDropped)[0].detail
 
     run(test)

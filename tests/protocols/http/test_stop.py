@@ -43,7 +43,7 @@ def test_a_stop_answers_those_who_wait_and_closes_all_connections(seed: int) -> 
             assert [end for end in simulation.network.transports() if end.local[0] == "broker"] == []
             assert server.sink.of(DrainTimedOut) == []
             assert server.sink.of(TaskFailed) == []
-            assert server.server.door.connections == 0
+            assert server.server.limiter.connections == 0
 
     simulate(main, seed)
 
@@ -107,7 +107,7 @@ def test_a_stop_does_not_wait_longer_than_it_may(seed: int) -> None:
             await server.server.stop()
             assert simulation.clock.monotonic() - began < 2.1
             await client.ended()
-            assert server.server.door.connections == 0
+            assert server.server.limiter.connections == 0
             await server.server.stop()
 
     simulate(main, seed)

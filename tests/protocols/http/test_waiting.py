@@ -90,7 +90,7 @@ def test_a_client_that_leaves_ends_its_wait(seed: int) -> None:
             reader.close()
             await asyncio.sleep(1)
             assert server.waiters("t") == 0
-            assert server.server.door.connections == 1
+            assert server.server.limiter.connections == 1
             await publish(writer, "for nobody")
 
     simulate(main, seed)

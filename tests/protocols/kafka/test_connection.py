@@ -340,7 +340,7 @@ def test_a_client_that_goes_in_the_middle_of_everything_leaves_nothing_behind(se
                 simulation.network.cut(f"guest-{number}", "broker") if number % 2 else client.close()
             await asyncio.sleep(1)
             await flushed(server)
-            assert server.server.door.connections == 1
+            assert server.server.limiter.connections == 1
             assert sum(len(partition.waiters) for partition in server.server.broker.topics.partitions) == 0
             assert not server.server._kafka.tasks
             assert (await publish(owner, "t", batch(b"y")))["error_code"] == 0

@@ -31,7 +31,7 @@ SEEDS = pytest.mark.seeds(10, long_count=300)
 
 def reasons(server: SimServer) -> str:
     """Return why connections were dropped, as it was reported."""
-    server.server.door.close()
+    server.server.limiter.close()
     return "; ".join(event.reason for event in server.sink.of(ConnectionsDropped))
 
 
@@ -131,7 +131,7 @@ def test_a_client_that_does_not_read_is_sent_away_with_a_reason(seed: int) -> No
             for _ in range(20):
                 slow.send(FETCH, 11, fetch("t", 0))
             async with asyncio.timeout(20):
-                while server.server.door.connections > 1:
+                while server.server.limiter.connections > 1:
                     await asyncio.sleep(0.1)
                     assert (await publish(other, "t", batch(b"y")))["error_code"] == 0
             assert "does not read" in reasons(server)
@@ -238,8 +238,8 @@ def test_many_bad_connections_make_few_reports_and_cost_no_memory() -> None:
                 client = await server.client("bad")
                 client.write(struct.pack(">ihhih", 10, 5000 + number, number, number, 0))
                 await client.ended()
-            server.server.door.close()
-            assert len(server.server.door.dropped) < 10
+            server.server.limiter.close()
+            assert len(server.server.limiter.dropped) < 10
             assert len(server.sink.of(ConnectionsDropped)) < 20
 
     simulate(main, 0)

@@ -181,7 +181,7 @@ def test_its_client_goes_and_nothing_is_left_of_it(seed: int) -> None:
             reader.close()
             await until(lambda: waiters(server) == 0)
             assert (await publish(writer, "t", batch(b"after")))["error_code"] == 0
-            assert server.server.door.connections == 1
+            assert server.server.limiter.connections == 1
             assert not server.server._kafka.tasks
 
     simulate(main, seed)

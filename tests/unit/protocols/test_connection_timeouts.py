@@ -1,4 +1,4 @@
-"""Patience with a connection has an end, and the reason is that for which it was waited."""
+"""ConnectionTimeouts with a connection has an end, and the reason is that for which it was waited."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 
 import pytest
 
-from goqueue.protocols.connection_limiter import Limits
-from goqueue.protocols.connection_timeouts import Patience, Reason
+from goqueue.protocols.connection_limiter import ConnectionLimits
+from goqueue.protocols.connection_timeouts import ConnectionTimeouts, TimeoutReason
 from goqueue.testing import Simulation, simulate
 
-LIMITS = Limits(first_byte_timeout_ms=3000, idle_timeout_ms=20_000, slow_reader_timeout_ms=5000)
+LIMITS = ConnectionLimits(first_byte_timeout_ms=3000, idle_timeout_ms=20_000, slow_reader_timeout_ms=5000)
 
 
 class Watched:
-    """A connection of which only the patience with it is there."""
+    """A connection of which only the timeouts with it is there."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: ConnectionLimits = LIMITS) -> None:
         self.is_owed = False
-        self.ends: list[tuple[Reason, float]] = []
+        self.ends: list[tuple[TimeoutReason, float]] = []
         self._loop = asyncio.get_running_loop()
         self._began_at = self._loop.time()
-        self.patience = Patience(
+        self.timeouts = ConnectionTimeouts(
             self._loop, limits, is_owed=lambda: self.is_owed, drop=self._dropped, slowest_bytes_per_s=1000
         )
-        self.patience.start()
+        self.timeouts.start()
 
-    def _dropped(self, reason: Reason) -> None:
+    def _dropped(self, reason: TimeoutReason) -> None:
         self.ends.append((reason, self._loop.time() - self._began_at))
 
-    def ended(self, reason: Reason, after_s: float) -> bool:
-        """Tell whether patience has ended once, for this reason, and at this time but for a blink."""
+    def ended(self, reason: TimeoutReason, after_s: float) -> bool:
+        """Tell whether timeouts has ended once, for this reason, and at this time but for a blink."""
         return [each for each, _ in self.ends] == [reason] and after_s - 0.01 <= self.ends[0][1] <= after_s + 0.11
 
 
@@ -49,7 +49,7 @@ def test_silence_at_first_ends_it() -> None:
     async def test() -> None:
         watched = Watched()
         await asyncio.sleep(100)
-        assert watched.ended(Reason.SILENT, 3)
+        assert watched.ended(TimeoutReason.SILENT, 3)
 
     run(test)
 
@@ -59,9 +59,9 @@ def test_a_request_has_its_time_from_its_first_part_on(begins_after_s: float) ->
     async def test() -> None:
         watched = Watched()
         await asyncio.sleep(begins_after_s)
-        watched.patience.expects_rest(1)
+        watched.timeouts.expects_rest(1)
         await asyncio.sleep(100)
-        assert watched.ended(Reason.SLOW, begins_after_s + 3)
+        assert watched.ended(TimeoutReason.SLOW, begins_after_s + 3)
 
     run(test)
 
@@ -70,10 +70,10 @@ def test_bytes_that_trickle_in_buy_little_time() -> None:
     async def test() -> None:
         watched = Watched()
         for count in range(100):
-            watched.patience.heard()
-            watched.patience.expects_rest(count)
+            watched.timeouts.heard()
+            watched.timeouts.expects_rest(count)
             await asyncio.sleep(0.5)
-        assert watched.ended(Reason.SLOW, 3)
+        assert watched.ended(TimeoutReason.SLOW, 3)
 
     run(test)
 
@@ -82,12 +82,12 @@ def test_bytes_that_come_fast_enough_buy_enough() -> None:
     async def test() -> None:
         watched = Watched()
         for count in range(100):
-            watched.patience.heard()
-            watched.patience.expects_rest(1 + count * 1000)
+            watched.timeouts.heard()
+            watched.timeouts.expects_rest(1 + count * 1000)
             await asyncio.sleep(1)
         assert watched.ends == []
         await asyncio.sleep(100)
-        assert watched.ended(Reason.SLOW, 3 + 99)
+        assert watched.ended(TimeoutReason.SLOW, 3 + 99)
 
     run(test)
 
@@ -96,13 +96,13 @@ def test_the_next_request_has_time_of_its_own() -> None:
     async def test() -> None:
         watched = Watched()
         for _ in range(20):
-            watched.patience.expects_rest(1)
+            watched.timeouts.expects_rest(1)
             await asyncio.sleep(2)
-            watched.patience.expects_nothing()
+            watched.timeouts.expects_nothing()
         assert watched.ends == []
-        watched.patience.expects_rest(1)
+        watched.timeouts.expects_rest(1)
         await asyncio.sleep(100)
-        assert watched.ended(Reason.SLOW, 40 + 3)
+        assert watched.ended(TimeoutReason.SLOW, 40 + 3)
 
     run(test)
 
@@ -110,14 +110,14 @@ def test_the_next_request_has_time_of_its_own() -> None:
 @pytest.mark.parametrize("idle_timeout_ms", [1000, 20_000])
 def test_idleness_ends_it_unless_something_is_heard(idle_timeout_ms: int) -> None:
     async def test() -> None:
-        watched = Watched(Limits(first_byte_timeout_ms=3000, idle_timeout_ms=idle_timeout_ms))
-        watched.patience.expects_nothing()
+        watched = Watched(ConnectionLimits(first_byte_timeout_ms=3000, idle_timeout_ms=idle_timeout_ms))
+        watched.timeouts.expects_nothing()
         for _ in range(2):
             await asyncio.sleep(idle_timeout_ms / 2000)
-            watched.patience.heard()
+            watched.timeouts.heard()
         assert watched.ends == []
         await asyncio.sleep(100)
-        assert watched.ended(Reason.IDLE, 2 * idle_timeout_ms / 1000)
+        assert watched.ended(TimeoutReason.IDLE, 2 * idle_timeout_ms / 1000)
 
     run(test)
 
@@ -125,30 +125,30 @@ def test_idleness_ends_it_unless_something_is_heard(idle_timeout_ms: int) -> Non
 def test_whoever_waits_for_a_reply_is_not_idle_and_has_all_its_time_afterwards() -> None:
     async def test() -> None:
         watched = Watched()
-        watched.patience.expects_nothing()
+        watched.timeouts.expects_nothing()
         watched.is_owed = True
         await asyncio.sleep(100)
         watched.is_owed = False
-        watched.patience.answered()
+        watched.timeouts.answered()
         assert watched.ends == []
         await asyncio.sleep(100)
-        assert watched.ended(Reason.IDLE, 100 + 20)
+        assert watched.ended(TimeoutReason.IDLE, 100 + 20)
 
     run(test)
 
 
 def test_replies_that_are_not_read_end_it_unless_they_are_read_in_time() -> None:
     async def test() -> None:
-        watched = Watched(Limits(idle_timeout_ms=10**9, slow_reader_timeout_ms=5000))
-        watched.patience.expects_nothing()
-        watched.patience.reading_stopped()
+        watched = Watched(ConnectionLimits(idle_timeout_ms=10**9, slow_reader_timeout_ms=5000))
+        watched.timeouts.expects_nothing()
+        watched.timeouts.reading_stopped()
         await asyncio.sleep(4)
-        watched.patience.reading_resumed()
+        watched.timeouts.reading_resumed()
         await asyncio.sleep(6)
         assert watched.ends == []
-        watched.patience.reading_stopped()
+        watched.timeouts.reading_stopped()
         await asyncio.sleep(100)
-        assert watched.ended(Reason.UNREAD, 10 + 5)
+        assert watched.ended(TimeoutReason.UNREAD, 10 + 5)
 
     run(test)
 
@@ -156,8 +156,8 @@ def test_replies_that_are_not_read_end_it_unless_they_are_read_in_time() -> None
 def test_nothing_is_watched_after_the_end() -> None:
     async def test() -> None:
         watched = Watched()
-        watched.patience.reading_stopped()
-        watched.patience.end()
+        watched.timeouts.reading_stopped()
+        watched.timeouts.end()
         await asyncio.sleep(100)
         assert watched.ends == []
 

@@ -1,4 +1,4 @@
-"""A front knows who is in, and ends all of them: gently, or at once."""
+"""A listener knows who is in, and ends all of them: gently, or at once."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing_extensions import override
 
 from goqueue.broker.broker import Broker
 from goqueue.model.broker_options import BrokerOptions
-from goqueue.protocols.connection_limiter import Door, Limits
-from goqueue.protocols.listener import Front
+from goqueue.protocols.connection_limiter import ConnectionLimiter, ConnectionLimits
+from goqueue.protocols.listener import ProtocolListener
 from goqueue.testing import RecordingSink, SimDisk, Simulation, simulate
 
 
 class Guest:
     """A connection that ends a second after it was asked to, or at once."""
 
-    def __init__(self, front: Hall, host: str) -> None:
+    def __init__(self, listener: Hall, host: str) -> None:
         self.host = host
-        self._front = front
+        self._listener = listener
 
     def leave(self) -> None:
         """End in a second."""
-        self._front.loop.call_later(1, self._front.forget, self)
+        self._listener.loop.call_later(1, self._listener.forget, self)
 
     def abort(self) -> None:
         """End at once."""
-        self._front.forget(self)
+        self._listener.forget(self)
 
 
-class Hall(Front[Guest]):
-    """A front of such connections."""
+class Hall(ProtocolListener[Guest]):
+    """A listener of such connections."""
 
     @override
     def connection(self) -> Guest:
@@ -45,7 +45,7 @@ class Hall(Front[Guest]):
 
 
 def halls(simulation: Simulation, count: int = 1) -> list[Hall]:
-    """Return fronts that share a door with room for three."""
+    """Return fronts that share a limiter with room for three."""
     sink = RecordingSink()
     broker = Broker(
         SimDisk(7),
@@ -55,8 +55,8 @@ def halls(simulation: Simulation, count: int = 1) -> list[Hall]:
         entropy=simulation.entropy,
         sink=sink,
     )
-    door = Door(Limits(connections_max=3), sink)
-    return [Hall(broker, door) for _ in range(count)]
+    limiter = ConnectionLimiter(ConnectionLimits(connections_max=3), sink)
+    return [Hall(broker, limiter) for _ in range(count)]
 
 
 def test_fronts_share_the_room_that_there_is() -> None:
@@ -68,7 +68,7 @@ def test_fronts_share_the_room_that_there_is() -> None:
         assert "too many" in one.admit(one.connection())
         one.forget(guests[0])
         assert one.admit(one.connection()) == ""
-        assert (len(one.open_connections), len(other.open_connections), one.door.connections) == (2, 1, 3)
+        assert (len(one.open_connections), len(other.open_connections), one.limiter.connections) == (2, 1, 3)
 
     simulate(main, 7)
 
@@ -84,7 +84,7 @@ def test_draining_waits_for_the_last_to_leave_and_lets_nobody_in() -> None:
         assert not draining.done()
         await draining
         assert simulation.clock.monotonic() >= 1
-        assert (hall.door.connections, list(hall.open_connections)) == (0, [])
+        assert (hall.limiter.connections, list(hall.open_connections)) == (0, [])
 
     simulate(main, 7)
 
@@ -111,7 +111,7 @@ def test_closing_ends_all_that_is_left(*, is_drained_first: bool) -> None:
         await hall.close()
         await hall.close()
         assert work.cancelled()
-        assert (hall.door.connections, len(hall.tasks)) == (0, 0)
+        assert (hall.limiter.connections, len(hall.tasks)) == (0, 0)
         assert "stop" in hall.admit(hall.connection())
 
     simulate(main, 7)

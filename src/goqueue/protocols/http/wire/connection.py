@@ -17,7 +17,7 @@
 | many requests that come at once                            | others have their turns in between             |
 | replies that are not read                                  | closed                                         |
 
-Requests run as tasks of the front. A request whose client leaves is cancelled: what must not stop half-way is shielded
+Requests run as tasks of the listener. A request whose client leaves is cancelled: what must not stop half-way is shielded
 by the operation itself. One that closes only its own side of the connection has left, too: nobody could tell the two
 apart. A refusal is sent before the request has been read to its end; what is left of it is read and thrown away for a
 while, since closing at once could destroy the reply on its way.
@@ -34,14 +34,14 @@ from typing_extensions import override
 
 from goqueue.broker.admission import Caller
 from goqueue.errors import GoQueueError
-from goqueue.protocols.connection_timeouts import Patience, Reason
+from goqueue.protocols.connection_timeouts import ConnectionTimeouts, TimeoutReason
 from goqueue.protocols.http.wire.hosts import HostNotAllowed, OriginNotAllowed, cors_headers
 from goqueue.protocols.http.wire.problems import RequestTimeout
 from goqueue.protocols.http.wire.reply import CONTINUE, lines, refusal, reply
 from goqueue.protocols.http.wire.requests import Request, RequestReader
 
 if TYPE_CHECKING:
-    from goqueue.protocols.http.wire.listener import HttpFront
+    from goqueue.protocols.http.wire.listener import HttpListener
 
 _HELD_BYTES_MAX = 64 * 1024
 SLICE_BYTES = 4 * 1024
@@ -66,24 +66,24 @@ _FOREIGN: Mapping[type[GoQueueError], str] = {
 
 
 class HttpConnection(asyncio.Protocol):
-    """The protocol of one connection; made by `HttpFront`."""
+    """The protocol of one connection; made by `HttpListener`."""
 
-    def __init__(self, front: HttpFront) -> None:
+    def __init__(self, listener: HttpListener) -> None:
         self.host = ""
-        self._front = front
+        self._listener = listener
         self._transport: asyncio.Transport
         self._caller = Caller("http")
         self._agent = b""
-        self._reader = RequestReader(front.limits.http_body_bytes_max, front.hosts)
+        self._reader = RequestReader(listener.limits.http_body_bytes_max, listener.hosts)
         # Requests that are whole, and bytes that were not looked at: both wait for the request before to be answered.
         self.waiting: deque[Request] = deque()
         self._held = bytearray()
         self._task: asyncio.Task[None] | None = None
-        self._patience = Patience(
-            front.loop,
-            front.limits,
+        self._timeouts = ConnectionTimeouts(
+            listener.loop,
+            listener.limits,
             is_owed=self._is_answering,
-            drop=self._lose_patience,
+            drop=self._time_out,
             slowest_bytes_per_s=_BODY_BYTES_PER_S_MIN,
         )
         self._end_timer: asyncio.TimerHandle | None = None
@@ -106,21 +106,21 @@ class HttpConnection(asyncio.Protocol):
         host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
         self.host, self._caller = host, Caller("http", f"{host}:{port}")
         self._transport = cast(asyncio.Transport, transport)
-        reason = self._front.admit(self)
+        reason = self._listener.admit(self)
         if reason:
-            self._front.door.note_dropped(reason, self._caller.address)
+            self._listener.limiter.note_dropped(reason, self._caller.address)
             self._transport.abort()
             return
         self._is_admitted = True
-        self._transport.set_write_buffer_limits(high=self._front.limits.reply_buffer_bytes_max)
-        self._patience.start()
+        self._transport.set_write_buffer_limits(high=self._listener.limits.reply_buffer_bytes_max)
+        self._timeouts.start()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._is_admitted:
             return
-        self._front.forget(self)
-        self._patience.end()
+        self._listener.forget(self)
+        self._timeouts.end()
         self._is_ending = True
         self.waiting.clear()
         if self._end_timer is not None:
@@ -130,10 +130,10 @@ class HttpConnection(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        self._front.door.neighbours.note(self)
+        self._listener.limiter.neighbours.note(self)
         self._turn_bytes += len(data)
         if not self._is_answering():
-            self._turn_began_s = self._front.loop.time()
+            self._turn_began_s = self._listener.loop.time()
         if self._turn_bytes >= TURN_BYTES and not self._is_spent:
             self._end_turn()
         if self._is_ending:
@@ -149,12 +149,12 @@ class HttpConnection(asyncio.Protocol):
     @override
     def pause_writing(self) -> None:
         self._is_unread = True
-        self._patience.reading_stopped()
+        self._timeouts.reading_stopped()
 
     @override
     def resume_writing(self) -> None:
         self._is_unread = False
-        self._patience.reading_resumed()
+        self._timeouts.reading_resumed()
         self._go_on()
 
     # -- requests
@@ -165,11 +165,11 @@ class HttpConnection(asyncio.Protocol):
     def _end_turn(self) -> None:
         """Do no more until all others who have something to do have had their turns."""
         self._is_spent = True
-        self._front.door.neighbours.give_way(self._begin_turn)
+        self._listener.limiter.neighbours.give_way(self._begin_turn)
 
     def _begin_turn(self) -> None:
         self._turn_bytes = 0
-        self._turn_began_s = self._front.loop.time()
+        self._turn_began_s = self._listener.loop.time()
         self._is_spent = False
         self._pace()
         self._go_on()
@@ -202,7 +202,7 @@ class HttpConnection(asyncio.Protocol):
         except GoQueueError as error:
             fault = error
         for request in reader.take():
-            self._patience.expects_nothing()
+            self._timeouts.expects_nothing()
             self.waiting.append(request)
             if request.is_last:
                 self._is_ending = True
@@ -211,7 +211,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(fault)
         elif reader.is_arriving:
             # Not for other bytes: empty lines between requests are allowed, and would keep a connection for ever.
-            self._patience.expects_rest(reader.arrived_bytes)
+            self._timeouts.expects_rest(reader.arrived_bytes)
 
     def _go_on(self) -> None:
         """Do what is next, unless a request is being answered, or the replies before are not read."""
@@ -223,7 +223,7 @@ class HttpConnection(asyncio.Protocol):
             self._pace()
         if self.waiting:
             request = self.waiting.popleft()
-            self._task = self._front.tasks.start(self._answer(request), "http request")
+            self._task = self._listener.tasks.start(self._answer(request), "http request")
         elif self._is_faulty:
             self._linger()
         elif self._is_ending:
@@ -234,9 +234,9 @@ class HttpConnection(asyncio.Protocol):
 
     async def _answer(self, request: Request) -> None:
         try:
-            answer = await self._front.switch.answer(self._caller_of(request), request)
+            answer = await self._listener.switch.answer(self._caller_of(request), request)
             is_last = self._is_ending and not self.waiting
-            common = self._front.common_headers()
+            common = self._listener.common_headers()
             if request.origin:
                 common += lines(cors_headers(request.origin))
             head, body = reply(answer, common, is_last=is_last, is_for_head=request.method == "HEAD")
@@ -250,9 +250,9 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(head)
             self._transport.write(body)
         self._task = None
-        self._patience.answered()
+        self._timeouts.answered()
         has_more = bool(self.waiting or self._held)
-        if has_more and not self._is_spent and self._front.loop.time() - self._turn_began_s >= TURN_S:
+        if has_more and not self._is_spent and self._listener.loop.time() - self._turn_began_s >= TURN_S:
             self._end_turn()
             self._pace()
         self._go_on()
@@ -277,14 +277,14 @@ class HttpConnection(asyncio.Protocol):
         """Close the connection now; what was not sent is lost."""
         self._transport.abort()
 
-    def _lose_patience(self, reason: Reason) -> None:
-        if reason is Reason.SLOW:
+    def _time_out(self, reason: TimeoutReason) -> None:
+        if reason is TimeoutReason.SLOW:
             self._refuse(RequestTimeout("a request took too long to arrive"))
-        elif reason is Reason.IDLE:
+        elif reason is TimeoutReason.IDLE:
             # Clients expect that of kept connections, and open another one.
             self._close()
         elif not self._transport.is_closing():
-            self._front.door.note_dropped(reason, self._caller.address)
+            self._listener.limiter.note_dropped(reason, self._caller.address)
             self.abort()
 
     def _refuse(self, error: GoQueueError) -> None:
@@ -292,16 +292,16 @@ class HttpConnection(asyncio.Protocol):
         if self._is_ending or self._transport.is_closing():
             return
         self._is_ending = self._is_faulty = True
-        self._patience.expects_nothing()
+        self._timeouts.expects_nothing()
         if self._is_answering():
             # The error is in what follows good requests, which get their replies.
             return
         reason = _FOREIGN.get(type(error))
         if reason is None:
-            self._front.door.note_dropped(error.message, self._caller.address)
+            self._listener.limiter.note_dropped(error.message, self._caller.address)
         else:
-            self._front.door.note_dropped(reason, self._caller.address, error.message)
-        self._transport.write(b"".join(reply(refusal(error), self._front.common_headers(), is_last=True)))
+            self._listener.limiter.note_dropped(reason, self._caller.address, error.message)
+        self._transport.write(b"".join(reply(refusal(error), self._listener.common_headers(), is_last=True)))
         self._linger()
 
     def _linger(self) -> None:
@@ -309,11 +309,11 @@ class HttpConnection(asyncio.Protocol):
         if self._end_timer is None:
             if self._transport.can_write_eof():
                 self._transport.write_eof()
-            self._end_timer = self._front.loop.call_later(_LINGER_S, self.abort)
+            self._end_timer = self._listener.loop.call_later(_LINGER_S, self.abort)
 
     def _close(self) -> None:
         """Close the connection once all is sent; whoever does not read that is not waited for without end."""
         if self._end_timer is None:
             self._transport.close()
-            timeout_s = self._front.limits.slow_reader_timeout_ms / 1000
-            self._end_timer = self._front.loop.call_later(timeout_s, self.abort)
+            timeout_s = self._listener.limits.slow_reader_timeout_ms / 1000
+            self._end_timer = self._listener.loop.call_later(timeout_s, self.abort)

@@ -10,31 +10,31 @@ from typing_extensions import override
 from goqueue.broker.broker import Broker
 from goqueue.broker.messages.publish import PartitionTurns
 from goqueue.broker.messages.reading import Polls
-from goqueue.protocols.connection_limiter import Door
+from goqueue.protocols.connection_limiter import ConnectionLimiter
 from goqueue.protocols.http.calls import Health, Services
 from goqueue.protocols.http.routes import switch
 from goqueue.protocols.http.wire.connection import HttpConnection
 from goqueue.protocols.http.wire.hosts import HostPolicy
 from goqueue.protocols.http.wire.reply import lines
-from goqueue.protocols.listener import Front
+from goqueue.protocols.listener import ProtocolListener
 
 # Nothing that a browser gets from here is to be kept, or taken for something else than it says.
 _HEADERS = [(b"server", b"goqueue"), (b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
-class HttpFront(Front[HttpConnection]):
+class HttpListener(ProtocolListener[HttpConnection]):
     """Makes HTTP connections, and keeps what they share."""
 
     def __init__(
         self,
         broker: Broker,
-        door: Door,
+        limiter: ConnectionLimiter,
         *,
         health: Callable[[], Awaitable[Health]],
         metrics: Callable[[str], Awaitable[tuple[bytes, str]]],
         hosts: HostPolicy | None = None,
     ) -> None:
-        super().__init__(broker, door)
+        super().__init__(broker, limiter)
         self.hosts = hosts or HostPolicy()
         self.polls = Polls()
         self.switch = switch(Services(broker, health, metrics, self.polls, PartitionTurns()))

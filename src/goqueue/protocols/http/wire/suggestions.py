@@ -16,7 +16,7 @@ from goqueue.model.topic import is_internal
 
 
 def suggested_hint(broker: Broker, error: GoQueueError) -> str:
-    """Return the hint of an error, with the name in front that may have been meant."""
+    """Return the hint of an error, with the name in listener that may have been meant."""
     if not error.subject:
         return error.hint
     question = did_you_mean(error.subject, _known(broker, error))

@@ -33,7 +33,7 @@ from goqueue.broker.transactions.publish import publish_when_known
 from goqueue.errors import GoQueueError, MalformedRequest
 from goqueue.kafka_wire.decode import Cursor, Request, decode_request, skip_tags
 from goqueue.kafka_wire.encode import encode_response
-from goqueue.protocols.connection_timeouts import Patience
+from goqueue.protocols.connection_timeouts import ConnectionTimeouts
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.messages.fetch import fetch_of
 from goqueue.protocols.kafka.api.messages.produce import (
@@ -53,7 +53,7 @@ from goqueue.runtime.partition import Outcome
 from goqueue.runtime.waiters import hand_over, turns
 
 if TYPE_CHECKING:
-    from goqueue.protocols.kafka.wire.listener import KafkaFront
+    from goqueue.protocols.kafka.wire.listener import KafkaListener
 
 _HEADER = struct.Struct(">hhih")
 _OWED_MAX = 1000
@@ -75,13 +75,13 @@ _TURN_READ_BYTES = 1024 * 1024
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """The protocol of one connection; made by `KafkaFront`."""
+    """The protocol of one connection; made by `KafkaListener`."""
 
-    def __init__(self, front: KafkaFront) -> None:
-        self._front = front
-        self._frames = Frames(front.pool, frame_bytes_max=front.limits.frame_bytes_max)
+    def __init__(self, listener: KafkaListener) -> None:
+        self._listener = listener
+        self._frames = Frames(listener.pool, frame_bytes_max=listener.limits.frame_bytes_max)
         self._replies = Replies()
-        self._ready_bytes_max = front.limits.reply_buffer_bytes_max
+        self._ready_bytes_max = listener.limits.reply_buffer_bytes_max
         self._burst: list[Publish] = []
         # What the next request that is like the last one becomes a part of.
         self._run: PlannedRun | None = None
@@ -101,7 +101,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._context: Context | None = None
         self._client_id = b""
-        self._patience = Patience(front.loop, front.limits, is_owed=lambda: bool(self._replies.owed), drop=self._drop)
+        self._timeouts = ConnectionTimeouts(
+            listener.loop, listener.limits, is_owed=lambda: bool(self._replies.owed), drop=self._drop
+        )
         self.host = ""
         self.address = ""
 
@@ -112,24 +114,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("unknown", 0))[:2]
         self.host, self.address = host, f"{host}:{port}"
-        refusal = self._front.admit(self)
+        refusal = self._listener.admit(self)
         if refusal:
-            self._front.door.note_dropped(refusal, self.address)
+            self._listener.limiter.note_dropped(refusal, self.address)
             self._transport.abort()
             self._transport = None
             return
         reached = (transport.get_extra_info("sockname") or ("localhost", 0))[:2]
         caller = Caller("kafka", self.address)
-        self._context = self._front.context(caller, reached)
+        self._context = self._listener.context(caller, reached)
         self._transport.set_write_buffer_limits(high=self._ready_bytes_max)
-        self._patience.start()
+        self._timeouts.start()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self._transport = None
-            self._front.forget(self)
-        self._patience.end()
+            self._listener.forget(self)
+        self._timeouts.end()
         if self._fetch is not None:
             self._fetch.cancel()
         if self._context is not None:
@@ -142,8 +144,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
-        self._patience.heard()
-        self._front.door.neighbours.note(self)
+        self._timeouts.heard()
+        self._listener.limiter.neighbours.note(self)
         self._frames.received(nbytes)
         self._turn_read_bytes += nbytes
         self._handle_frames()
@@ -151,11 +153,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     @override
     def pause_writing(self) -> None:
         self._holds += 1
-        self._patience.reading_stopped()
+        self._timeouts.reading_stopped()
 
     @override
     def resume_writing(self) -> None:
-        self._patience.reading_resumed()
+        self._timeouts.reading_resumed()
         self._release()
 
     # -- requests
@@ -168,22 +170,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 # What was published may have been answered at once, and made room for more.
                 self._publish_burst()
                 # If the rest of a request is awaited now, it is that of another one.
-                self._patience.expects_nothing()
+                self._timeouts.expects_nothing()
             self._frames.keep()
             self._is_full = self._owes_much()
         except MalformedRequest as error:
             self._drop_malformed(error)
             return
         except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever broke must not touch others
-            self._front.failed(self, error)
+            self._listener.failed(self, error)
             self._drop("its request could not be handled")
             return
         finally:
             self._is_bursting = False
         if self._frames.unread and not self._holds and not self._is_full and not self._is_spent:
-            self._patience.expects_rest(self._frames.unread)
+            self._timeouts.expects_rest(self._frames.unread)
         else:
-            self._patience.expects_nothing()
+            self._timeouts.expects_nothing()
         if self._turn_read_bytes >= _TURN_READ_BYTES:
             self._end_turn()
         self._pace()
@@ -215,7 +217,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Handle no more until all others who have something to do have had their turns."""
         if not self._is_spent:
             self._is_spent = True
-            self._front.door.neighbours.give_way(self._begin_turn)
+            self._listener.limiter.neighbours.give_way(self._begin_turn)
 
     def _begin_turn(self) -> None:
         self._is_spent = False
@@ -233,7 +235,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         key, version, correlation, client_id_size = _HEADER.unpack_from(frame)
         if key == PRODUCE and self._follow_plan(version, correlation, frame):
             return
-        cursor = Cursor(frame, _HEADER.size, elements_max=self._front.limits.request_elements_max)
+        cursor = Cursor(frame, _HEADER.size, elements_max=self._listener.limits.request_elements_max)
         client_id = self._take_client_id(cursor, client_id_size)
         api = APIS.get(key)
         if key == API_VERSIONS:
@@ -258,7 +260,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._holds += 1
             read = partial(_decoded, key, version, values, name)
             work = self._answer_large(self._new_slot(), api, version, correlation, read)
-            self._front.tasks.start(work, f"large kafka api {key} for {self.address}")
+            self._listener.tasks.start(work, f"large kafka api {key} for {self.address}")
             return
         request = _decoded(key, version, values, name)
         if key == FETCH:
@@ -269,7 +271,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _follow_plan(self, version: int, correlation: int, frame: memoryview) -> bool:
         """Handle a produce request the short way, if it is like the one before."""
         plan = self._plan
-        if plan is None or plan.version != version or plan.revision != self._front.broker.topics.revision:
+        if plan is None or plan.version != version or plan.revision != self._listener.broker.topics.revision:
             return False
         records = plan.records_of(frame)
         if records is None:
@@ -286,26 +288,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _handle_produce(self, version: int, correlation: int, cursor: Cursor, frame: memoryview) -> None:
         begin, elements_max = cursor.position, cursor.elements_left
-        request = None if len(frame) > _LARGE_BYTES else parse(self._front.broker, version, cursor)
+        request = None if len(frame) > _LARGE_BYTES else parse(self._listener.broker, version, cursor)
         if request is None:
             cursor = Cursor(self._frames.take_over(frame), begin, elements_max=elements_max)
             self._holds += 1
             self._publish_burst()
             work = self._publish_large(self._new_slot(len(frame)), version, correlation, cursor)
-            self._front.tasks.start(work, f"large publish for {self.address}")
+            self._listener.tasks.start(work, f"large publish for {self.address}")
             return
-        self._plan = plan_of(request, version, frame, self._front.broker.topics.revision)
+        self._plan = plan_of(request, version, frame, self._listener.broker.topics.revision)
         slot = self._new_slot(len(frame))
         done = partial(self._tell_published, slot, version, correlation, request)
         adds_partitions = version >= ADDS_PARTITIONS_FROM
         name = request.transactional_id
-        if name is not None and (adds_partitions or not is_known(self._front.broker.transactions, name)):
+        if name is not None and (adds_partitions or not is_known(self._listener.broker.transactions, name)):
             self._holds += 1
             self._publish_burst()
             # Whoever is read next uses the buffer of the request again, and that may be before the task begins.
             copied = [Section(partition, bytearray(records)) for partition, records in request.sections]
             work = self._publish_later(Publish(request.acks, copied, done, name), adds_partitions=adds_partitions)
-            self._front.tasks.start(work, f"transactional publish for {self.address}")
+            self._listener.tasks.start(work, f"transactional publish for {self.address}")
         else:
             self._burst.append(Publish(request.acks, request.sections, done, name))
 
@@ -341,7 +343,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         adds_partitions = version >= ADDS_PARTITIONS_FROM
         for piece in pieces_of(request.sections):
             await turns(1)
-            told: asyncio.Future[Sequence[Outcome]] = self._front.loop.create_future()
+            told: asyncio.Future[Sequence[Outcome]] = self._listener.loop.create_future()
             pending.append(told)
             part = Publish(request.acks, piece, partial(hand_over, told), request.transactional_id)
             if request.transactional_id is None:
@@ -353,7 +355,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._release()
         outcomes = [outcome for told in pending for outcome in await told]
         write = partial(reply_body, request, version, outcomes)
-        body = await self._front.loop.run_in_executor(self._front.broker.core.threads, write)
+        body = await self._listener.loop.run_in_executor(self._listener.broker.core.threads, write)
         self._tell_published(slot, version, correlation, request, outcomes, body)
 
     async def _publish_later(self, request: Publish, *, adds_partitions: bool) -> None:
@@ -365,7 +367,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _publish_burst(self) -> None:
         if self._burst:
             burst, self._burst, self._run = self._burst, [], None
-            publish(self._front.broker.messages, self._require_context().caller, burst)
+            publish(self._listener.broker.messages, self._require_context().caller, burst)
 
     def _handle_fetch(self, version: int, correlation: int, request: Request) -> None:
         slot = self._new_slot()
@@ -389,14 +391,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not api.lets_others_pass:
             self._holds += 1
         work = self._answer(self._new_slot(), api, version, correlation, request)
-        self._front.tasks.start(work, f"kafka api {api.key} for {self.address}")
+        self._listener.tasks.start(work, f"kafka api {api.key} for {self.address}")
 
     async def _answer_large(
         self, slot: Slot, api: Api, version: int, correlation: int, read: Callable[[], Request]
     ) -> None:
         """Read a request in a thread, since it may have very many elements, and answer it."""
         try:
-            request = await self._front.loop.run_in_executor(self._front.broker.core.threads, read)
+            request = await self._listener.loop.run_in_executor(self._listener.broker.core.threads, read)
         except MalformedRequest as error:
             self._drop("its request could not be read", error.message)
             return
@@ -414,7 +416,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 body = reply
             elif is_large:
                 write = partial(encode_response, api.key, version, reply)
-                body = bytes(await self._front.loop.run_in_executor(self._front.broker.core.threads, write))
+                body = bytes(await self._listener.loop.run_in_executor(self._listener.broker.core.threads, write))
             else:
                 body = bytes(encode_response(api.key, version, reply))
         except GoQueueError as error:
@@ -422,7 +424,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._drop("its request could not be handled", error.message)
             return
         except Exception as error:  # noqa: BLE001 - the edge of a task
-            self._front.failed(self, error)
+            self._listener.failed(self, error)
             self._drop("its request could not be handled")
             return
         is_flexible = version >= api.flexible_from
@@ -460,13 +462,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._send_soon()
             if self._is_full:
                 self._is_full = False
-                self._front.loop.call_soon(self._go_on)
+                self._listener.loop.call_soon(self._go_on)
 
     def _send_soon(self) -> None:
         """Send once all that is ready to run has run: other replies may be ready by then."""
         if not self._is_to_be_sent:
             self._is_to_be_sent = True
-            self._front.loop.call_soon(self._send)
+            self._listener.loop.call_soon(self._send)
 
     def _send(self) -> None:
         self._is_to_be_sent = False
@@ -484,7 +486,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """End one reason to wait; if it was the last, go on with the requests that have arrived meanwhile."""
         self._holds -= 1
         if not self._holds and not self._is_bursting and self._transport is not None:
-            self._front.loop.call_soon(self._go_on)
+            self._listener.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         # If the budget of this turn is spent, the next one goes on by itself.
@@ -529,7 +531,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._drop("its request could not be read", error.message)
             return
         if protocol == HTTP and self._transport is not None and not self._replies.owed:
-            self._transport.write(http_answer(self._front.http_address(self._require_context())))
+            self._transport.write(http_answer(self._listener.http_address(self._require_context())))
             self._drop(mismatch(protocol, KAFKA), is_after_reply=True)
             return
         self._drop(mismatch(protocol, KAFKA))
@@ -537,7 +539,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _drop(self, reason: str, detail: str = "", *, is_after_reply: bool = False) -> None:
         """Close the connection, for a reason that is reported: now, or once the reply has left."""
         if self._transport is not None:
-            self._front.door.note_dropped(reason, self.address, detail)
+            self._listener.limiter.note_dropped(reason, self.address, detail)
             if is_after_reply:
                 self._transport.close()
             else:

@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from goqueue.broker.admission import Caller
 from goqueue.broker.broker import Broker
-from goqueue.protocols.connection_limiter import Door
+from goqueue.protocols.connection_limiter import ConnectionLimiter
 from goqueue.protocols.kafka.api.context import Context, KeptReplies
 from goqueue.protocols.kafka.wire.connection import KafkaConnection
 from goqueue.protocols.kafka.wire.frames import BufferPool
-from goqueue.protocols.listener import Front
+from goqueue.protocols.listener import ProtocolListener
 from goqueue.seams.network import Address
 from goqueue.seams.sink import Event, Severity
 
@@ -30,18 +30,18 @@ class RequestFailed(Event):
     error: str
 
 
-class KafkaFront(Front[KafkaConnection]):
+class KafkaListener(ProtocolListener[KafkaConnection]):
     """Makes Kafka connections, and keeps what they share; `listeners` are all open ports, by protocol."""
 
     def __init__(
         self,
         broker: Broker,
-        door: Door,
+        limiter: ConnectionLimiter,
         *,
         advertised: Address = ("", 0),
         listeners: Mapping[str, Address] | None = None,
     ) -> None:
-        super().__init__(broker, door)
+        super().__init__(broker, limiter)
         self.pool = BufferPool()
         self.kept = KeptReplies()
         self._advertised = advertised
