@@ -38,37 +38,37 @@ _Base64 = Annotated[
 ]
 _Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
 _Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
-_Target = Annotated[BoundedTopicName, Meta(description="Where to; otherwise each goes to the topic it came from.")]
+_Target = Annotated[BoundedTopicName, Meta(description="Target topic; by default, each goes to its original topic.")]
 
 
 class LettersQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters, and which of them first.
+    """A filter of dead letters, and their order.
 
-    `partition` and offsets are those of the message that died, `since` and `until` are about when it did.
+    `partition` and offsets are those of the original message; `since` and `until` refer to its death.
     """
 
-    order: Annotated[Order, Meta(description="Which come first.")] = Order.NEWEST
-    limit: Annotated[int, Meta(ge=1, le=LETTERS_MAX, description="How many at most.")] = 100
+    order: Annotated[Order, Meta(description="Order by time.")] = Order.NEWEST
+    limit: Annotated[int, Meta(ge=1, le=LETTERS_MAX, description="Maximum number.")] = 100
     cursor: (
-        Annotated[str, Meta(max_length=_CURSOR_CHARS_MAX, description="Go on where a reply with this cursor ended.")]
+        Annotated[str, Meta(max_length=_CURSOR_CHARS_MAX, description="Continue after the reply that had this cursor.")]
         | UnsetType
     ) = UNSET
-    reason: Annotated[_Name, Meta(description="Why it died.")] | UnsetType = UNSET
-    group: Annotated[_Name, Meta(description="For which queue group it died.")] | UnsetType = UNSET
+    reason: Annotated[_Name, Meta(description="Reason of death.")] | UnsetType = UNSET
+    group: Annotated[_Name, Meta(description="Queue group of the dead letter.")] | UnsetType = UNSET
     key: Annotated[str, Meta(description="The key of the message.")] | UnsetType = UNSET
     key_base64: _Base64 | UnsetType = UNSET
     since: _Time | UnsetType = UNSET
     until: _Time | UnsetType = UNSET
-    source: Annotated[_Name, Meta(description="The topic in which it died.")] | UnsetType = UNSET
+    source: Annotated[_Name, Meta(description="Original topic.")] | UnsetType = UNSET
     partition: Annotated[int, Meta(ge=0, le=PARTITION_MAX)] | UnsetType = UNSET
     first_offset: _Offset | UnsetType = UNSET
     last_offset: _Offset | UnsetType = UNSET
-    redriven: Annotated[bool, Meta(description="Also those that a redrive has published again.")] = False
-    totals: Annotated[bool, Meta(description="Also count all that are meant.")] = False
+    redriven: Annotated[bool, Meta(description="Include republished dead letters.")] = False
+    totals: Annotated[bool, Meta(description="Also count all dead letters that match.")] = False
 
 
 class LetterCause(msgspec.Struct):
-    """Why a message died, and where it was, as far as its letter says so; times are milliseconds since 1970."""
+    """Why a message became a dead letter, and its origin, as far as known; times are milliseconds since 1970."""
 
     reason: str
     error: str
@@ -81,21 +81,21 @@ class LetterCause(msgspec.Struct):
     timestamp: int | None
     first_delivery: int | None
     last_delivery: int | None
-    redrives: Annotated[int, Meta(description="How often the message was published again before it died.")]
+    redrives: Annotated[int, Meta(description="How often the message was republished before.")]
 
 
 class DeadLetter(Message, kw_only=True):
-    """A dead letter: the message as it was, where its letter lies and since when, and the cause."""
+    """A dead letter: the original message, with the position and time of the dead letter, and its cause."""
 
     cause: LetterCause
     redriven: bool
 
 
 class LetterTotals(msgspec.Struct):
-    """How many letters there are; `by_reason` are those that no redrive has published again.
+    """Counts of dead letters; `by_reason` leaves out republished ones.
 
-    `cut` says that only so many of the newest were counted, and that there are more; `unreadable` were passed over,
-    since they cannot be read. Reasons are cut to 200 characters, and beyond 1,000 of them counted as `(others)`.
+    If `cut`, only the newest were counted. `unreadable` dead letters were skipped. Reasons are cut to 200 characters;
+    after 1,000 different ones, the rest counts as `(others)`.
     """
 
     letters: int
@@ -106,11 +106,10 @@ class LetterTotals(msgspec.Struct):
 
 
 class DeadLetters(msgspec.Struct):
-    """Dead letters, and the cursor for the next page, if there may be one.
+    """A page of dead letters, and the cursor for the next one, if there may be one.
 
-    `topic` is where they lie; null if there are none yet. `cut` says that the look has ended before the page was full,
-    since it has seen so many letters that are not meant: the cursor goes on. `unreadable` were passed over, since they
-    cannot be read.
+    `topic` is where they are stored; null if there are none yet. If `cut`, the search ended before the page was full,
+    because too many dead letters did not match: continue with the cursor. `unreadable` dead letters were skipped.
     """
 
     topic: str | None
@@ -122,7 +121,7 @@ class DeadLetters(msgspec.Struct):
 
 
 class LettersOfTopic(LetterTotals):
-    """The dead letters in a topic: of which topics they are, and when the oldest and the newest have come."""
+    """The dead letters in a topic: their original topics, and the times of the oldest and the newest."""
 
     topic: str
     sources: list[str]
@@ -131,22 +130,19 @@ class LettersOfTopic(LetterTotals):
 
 
 class AllDeadLetters(msgspec.Struct):
-    """All topics for dead letters."""
+    """All dead-letter topics."""
 
     topics: list[LettersOfTopic]
 
 
 class LettersPurge(msgspec.Struct, forbid_unknown_fields=True):
-    """How dead letters are deleted: all of them, or none if it is only to be told how many."""
+    """Options of a purge."""
 
-    dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
+    dry_run: Annotated[bool, Meta(description="Show the effect, and change nothing.")] = False
 
 
 class PurgedLetters(msgspec.Struct):
-    """Where letters were deleted, and how many offsets they had; readers of that topic cannot see them any more.
-
-    After a dry run, how many would be.
-    """
+    """The dead-letter topic, and how many offsets were deleted; in a dry run, how many would be."""
 
     topic: str
     purged: int
@@ -156,9 +152,9 @@ _Names = Annotated[list[Annotated[str, Meta(min_length=1, max_length=1_000)]], M
 
 
 class RedriveRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters are published again, and how; all that are there now, if nothing is said.
+    """Which dead letters to republish, and how; without a filter, all current ones.
 
-    `partition` and offsets are those of the message that died, `since` and `until` are about when it did.
+    `partition` and offsets are those of the original message; `since` and `until` refer to its death.
     """
 
     reasons: _Names = []
@@ -172,20 +168,20 @@ class RedriveRequest(msgspec.Struct, forbid_unknown_fields=True):
     first_offset: _Offset | UnsetType = UNSET
     last_offset: _Offset | UnsetType = UNSET
     target: _Target | UnsetType = UNSET
-    rate: Annotated[float, Meta(gt=0, le=RATE_MAX, description="How many letters a second.")] | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=OFFSET_MAX, description="How many letters at most.")] | UnsetType = UNSET
+    rate: Annotated[float, Meta(gt=0, le=RATE_MAX, description="Maximum rate, per second.")] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=OFFSET_MAX, description="Maximum number.")] | UnsetType = UNSET
     max_redrives: Annotated[
-        int, Meta(ge=0, le=OFFSET_MAX, description="Messages that were published again so often are skipped.")
+        int, Meta(ge=0, le=OFFSET_MAX, description="Skip messages that were republished this often.")
     ] = REDRIVES_MAX
-    force: Annotated[bool, Meta(description="However often a message was published again.")] = False
-    repeat: Annotated[bool, Meta(description="Also letters that a redrive has published again.")] = False
-    dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
+    force: Annotated[bool, Meta(description="Ignore `max_redrives`.")] = False
+    repeat: Annotated[bool, Meta(description="Include dead letters that were republished before.")] = False
+    dry_run: Annotated[bool, Meta(description="Show the effect, and change nothing.")] = False
 
 
 class RedriveMoves(msgspec.Struct):
-    """What became of letters: published again, failed for good, or skipped.
+    """Counts of dead letters: republished, failed permanently, or skipped.
 
-    `skipped_redriven` were published again by an earlier redrive, `skipped_looping` too often already.
+    `skipped_redriven` were republished by an earlier redrive, `skipped_looping` too often.
     """
 
     moved: int
@@ -195,7 +191,7 @@ class RedriveMoves(msgspec.Struct):
 
 
 class RedriveSelection(msgspec.Struct):
-    """Which letters are meant; what is left out does not matter."""
+    """The filter of a redrive; omitted fields match all."""
 
     reasons: list[str]
     groups: list[str]
@@ -209,10 +205,10 @@ class RedriveSelection(msgspec.Struct):
 
 
 class Redrive(msgspec.Struct, kw_only=True):
-    """A redrive: `progress` is the share of letters that were looked at, 1 if it is done; times are milliseconds.
+    """A redrive: `progress` is the share of dead letters that were checked, 1 at the end; times are milliseconds.
 
-    `reason` says why it ended, `trouble` what keeps it from going on until the next attempt, `failures` how often that
-    has failed, and `error` why the last letter of those failed that never can be published.
+    `reason` says why it ended. `trouble` is the error of the last attempt and `failures` the number of failed attempts
+    in a row. `error` is why the last dead letter failed that cannot be published at all.
     """
 
     id: str
@@ -235,9 +231,9 @@ class Redrive(msgspec.Struct, kw_only=True):
 
 
 class RedrivePreview(msgspec.Struct):
-    """What a redrive would do; `cut` says that not all letters were looked at.
+    """The effect of a redrive; if `cut`, not all dead letters were checked.
 
-    `error` is why the last letter of those fails that never can be published.
+    `error` is why the last dead letter fails that cannot be published at all.
     """
 
     topic: str
@@ -247,13 +243,13 @@ class RedrivePreview(msgspec.Struct):
 
 
 class RedriveReply(msgspec.Struct):
-    """The redrive that has begun, or what it would do."""
+    """The new redrive, or, in a dry run, its effect."""
 
     redrive: Redrive | UnsetType = UNSET
     preview: RedrivePreview | UnsetType = UNSET
 
 
 class Redrives(msgspec.Struct):
-    """Redrives, the one that began last first."""
+    """Redrives, newest first."""
 
     redrives: list[Redrive]

@@ -13,7 +13,7 @@ NAME_PATTERN = "^[a-zA-Z0-9._-]+$"
 NAME_SCHEMA = {"pattern": NAME_PATTERN, "minLength": 1, "maxLength": NAME_MAX}
 
 TIMESTAMP_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999, after which dates cannot be written."""
+"""The last millisecond of the year 9999, the end of ISO 8601 dates."""
 WAIT_MS_MAX = 60_000
 PARTITION_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
@@ -46,7 +46,7 @@ LastingVisibility = (
     _Duration
     | Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 1, "maximum": VISIBILITY_MS_MAX})]
 )
-"""The same, where it cannot be nothing."""
+"""The same, but not zero."""
 Wait = (
     Annotated[
         str,
@@ -61,16 +61,16 @@ Wait = (
 GROUP_NAME_MAX = 250
 
 REQUEST_PARTITIONS_MAX = 100_000
-"""Partitions in one request."""
+"""How many partitions a request may name."""
 GROUP_SCHEMA = {"minLength": 1, "maxLength": GROUP_NAME_MAX}
-# What these promise is checked by the operations, whose errors say more.
+# The schemas only describe these; the operations check them, with better errors.
 GroupName = Annotated[str, Meta(description="The name of a group.", extra_json_schema=GROUP_SCHEMA)]
 TopicName = Annotated[str, Meta(description="The name of a topic.", extra_json_schema=NAME_SCHEMA)]
 PartitionIndex = Annotated[int, Meta(ge=0, le=PARTITION_MAX, description="The number of a partition, from 0 on.")]
 Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 MemberId = Annotated[str, Meta(min_length=1, max_length=300, description="The id of a member.")]
 Generation = Annotated[
-    int, Meta(ge=1, le=2**31 - 1, description="The generation that the member was told last; others are refused.")
+    int, Meta(ge=1, le=2**31 - 1, description="The last generation that the member received; others are refused.")
 ]
 Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 

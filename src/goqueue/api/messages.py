@@ -20,13 +20,13 @@ from goqueue.api.problems import MessageError
 from goqueue.model.request_limits import MESSAGES_MAX
 
 _Reserved = Annotated[
-    Raw, Meta(description="Reserved: messages that have it are refused.", extra_json_schema={"not": {}})
+    Raw, Meta(description="Reserved; messages with this field are refused.", extra_json_schema={"not": {}})
 ]
 _Key = Annotated[Raw, Meta(description="A text, or any JSON value, which is stored as its JSON text.")]
 
 
 class NewHeader(msgspec.Struct, forbid_unknown_fields=True):
-    """A header of a message, where an object of texts cannot say it: names that repeat, values that are no text."""
+    """A header of a message; unlike an object, a list can repeat names and hold values that are not text."""
 
     name: str
     value: str | UnsetType | None = UNSET
@@ -34,7 +34,7 @@ class NewHeader(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MessageToPublish(msgspec.Struct, forbid_unknown_fields=True):
-    """A message. Its key decides on the partition, if it names none, as in Kafka's clients."""
+    """A message. Without `partition`, its key decides on the partition, as in Kafka's clients."""
 
     key: _Key | UnsetType = UNSET
     key_base64: Base64Bytes | UnsetType = UNSET
@@ -50,14 +50,14 @@ class MessageToPublish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MessagesToPublish(msgspec.Struct, forbid_unknown_fields=True):
-    """Messages to publish, and whom to wait for: all (on disk), leader (in the log) or none."""
+    """Messages to publish. `acks`: all waits until they are on disk, leader until in memory, none not at all."""
 
     messages: Annotated[list[MessageToPublish], Meta(min_length=1, max_length=MESSAGES_MAX)]
     acks: Literal["all", "leader", "none"] = "all"
 
 
 class Result(msgspec.Struct):
-    """What became of one message: where it is stored, or an error."""
+    """The result of one message: its position, or an error."""
 
     partition: int | UnsetType = UNSET
     offset: int | UnsetType = UNSET
@@ -66,7 +66,7 @@ class Result(msgspec.Struct):
 
 
 class Results(msgspec.Struct):
-    """What became of each message, in the order of the request.
+    """The result of each message, in the order of the request.
 
     `topic_created` is true if the topic did not exist and was created with default settings.
     """
@@ -76,7 +76,7 @@ class Results(msgspec.Struct):
 
 
 class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """From where to read, how much, and how long to wait if there is nothing yet."""
+    """Where to start reading, how much to read, and how long to wait for a message."""
 
     offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The first offset to read.")] | UnsetType = UNSET
     timestamp: (
@@ -89,20 +89,20 @@ class ReadQuery(msgspec.Struct, forbid_unknown_fields=True):
         ]
         | UnsetType
     ) = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="Maximum number of messages.")] = 100
     wait: Annotated[str, Meta(pattern=WAIT_PATTERN, description="How long to wait for a message, up to 60s.")] = "0"
     max_bytes: Annotated[
         str,
-        Meta(pattern=BYTES_PATTERN, description="How many bytes of keys and values; one message always comes."),
+        Meta(pattern=BYTES_PATTERN, description="Maximum bytes of keys and values; at least one message is returned."),
     ] = "1MiB"
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
-        Meta(description="Whether messages of transactions are left out that have not committed."),
+        Meta(description="read_committed leaves out messages of transactions that have not committed."),
     ] = "read_committed"
 
 
 class Message(msgspec.Struct):
-    """A message: text where it is UTF-8, else base64. `headers_base64` has the headers that an object cannot hold."""
+    """A message: text if it is UTF-8, else base64. `headers_base64` is present if an object cannot hold the headers."""
 
     topic: str
     partition: int
@@ -117,7 +117,7 @@ class Message(msgspec.Struct):
 
 
 class Messages(msgspec.Struct):
-    """Messages in order, where to go on, and from where to where (exclusive) there is something to read."""
+    """Messages in order, the offset to continue at, and the readable range (end exclusive)."""
 
     messages: list[Message]
     next_offset: int

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A problem document; the offsets are told where a reader asked for one that does not exist."""
+    """A problem document; the offsets are present if a requested offset does not exist."""
 
     type: str
     title: str
@@ -21,7 +21,7 @@ class Problem(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class MessageError(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Why one message, or one partition, failed while others may not have; offsets as in a problem document."""
+    """The error of one message or partition in a batch; offsets as in a problem document."""
 
     code: str
     message: str

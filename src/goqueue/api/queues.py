@@ -40,36 +40,36 @@ from goqueue.model.queue_settings import (
 from goqueue.model.request_limits import MESSAGES_MAX, RECEIPT_CHARS_MAX
 from goqueue.model.start_at import StartAt
 
-# One that is too long is no receipt, and told so with the others.
+# The operation refuses a longer one, like any other invalid receipt.
 _Receipt = Annotated[
-    str, Meta(description="As a received message has it.", extra_json_schema={"maxLength": RECEIPT_CHARS_MAX})
+    str, Meta(description="The receipt of a received message.", extra_json_schema={"maxLength": RECEIPT_CHARS_MAX})
 ]
-_Reason = Annotated[str, Meta(max_length=REASON_CHARS_MAX, description="Why, for those who look at dead letters.")]
+_Reason = Annotated[str, Meta(max_length=REASON_CHARS_MAX, description="The reason, stored in the dead letter.")]
 
 
 class ReceiveRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What a consumer wants: messages of which topic or topics, how many, and for how long."""
+    """A request for messages: from which topics, how many, and for how long they are leased."""
 
     topic: TopicName | UnsetType = UNSET
     topics: Annotated[list[TopicName], Meta(min_length=1, max_length=TOPICS_MAX)] | UnsetType = UNSET
-    max: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 10
+    max: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="Maximum number of messages.")] = 10
     wait: Wait = 0
     visibility_timeout: Visibility | UnsetType = UNSET
     consumer: Annotated[
         str,
         Meta(
             max_length=CONSUMER_CHARS_MAX,
-            description="Who receives: messages in flight are limited for each. If empty, the address of the client.",
+            description="Consumer name; `in_flight_max` applies per name. Defaults to the client's address.",
         ),
     ] = ""
     ordering: Annotated[
         Ordering,
-        Meta(description="Of the group, if this request makes it. That of a group that is there stays as it is."),
+        Meta(description="Ordering of the group, if this request creates it; ignored otherwise."),
     ] = Ordering.NONE
 
 
 class ReceivedMessage(Message, kw_only=True):
-    """A message that belongs to a consumer until its deadline (milliseconds since 1970)."""
+    """A message that is leased to a consumer until its deadline (milliseconds since 1970)."""
 
     receipt_handle: str
     delivery_count: int
@@ -77,57 +77,57 @@ class ReceivedMessage(Message, kw_only=True):
 
 
 class ReceivedMessages(msgspec.Struct):
-    """Messages, and why they are fewer than there could be, if there is a reason."""
+    """Messages; `shortfall` is the reason if there could have been more."""
 
     messages: list[ReceivedMessage]
     shortfall: str | UnsetType = UNSET
 
 
 class Receipts(msgspec.Struct, forbid_unknown_fields=True):
-    """Messages by their receipts: one, or many."""
+    """One message or several, by their receipts."""
 
     receipt_handle: _Receipt | UnsetType = UNSET
     receipt_handles: Annotated[list[_Receipt], Meta(min_length=1, max_length=MESSAGES_MAX)] | UnsetType = UNSET
 
     @property
     def is_single(self) -> bool:
-        """Whether it is about one message, whose failure is that of the request."""
+        """Whether this is about one message, whose error is the error of the request."""
         return self.receipt_handle is not UNSET
 
     def all(self) -> Sequence[str]:
-        """Return the receipts, one or many; MalformedRequest if there are both, or none."""
+        """Return the receipts; MalformedRequest if both fields are given, or none."""
         if (self.receipt_handle is UNSET) is (self.receipt_handles is UNSET):
-            raise MalformedRequest("either receipt_handle or receipt_handles has to be given")
+            raise MalformedRequest("give either receipt_handle or receipt_handles")
         if self.receipt_handle is not UNSET:
             return [self.receipt_handle]
         return self.receipt_handles if self.receipt_handles is not UNSET else []
 
 
 class Ack(Receipts):
-    """Messages that are done."""
+    """Messages to acknowledge."""
 
 
 class Nack(Receipts):
-    """Messages that failed, and are to be tried again: after the delay, or after the group's backoff."""
+    """Failed messages to deliver again after the delay, or after the group's backoff."""
 
     delay: Delay | UnsetType = UNSET
     reason: _Reason = ""
 
 
 class Reject(Receipts):
-    """Messages that can never be processed, and become dead letters."""
+    """Messages to turn into dead letters."""
 
     reason: _Reason = ""
 
 
 class Extension(Receipts, kw_only=True):
-    """Messages that need longer: their lease ends after the timeout, counted from now; with 0 it ends at once."""
+    """Leases to extend: they end after the timeout, counted from now; 0 ends them at once."""
 
     timeout: Visibility
 
 
 class SettledAs(StrEnum):
-    """What a message is from now on; `error` if nothing was done to it."""
+    """The new state of a message; `error` if it did not change."""
 
     DONE = "done"
     LEASED = "leased"
@@ -138,7 +138,7 @@ class SettledAs(StrEnum):
 
 
 class SettledMessage(msgspec.Struct):
-    """What became of one message; `until` is when it is tried again or its lease ends, milliseconds since 1970."""
+    """The result of one message; `until` is when it is retried or its lease ends, milliseconds since 1970."""
 
     receipt_handle: str
     status: SettledAs
@@ -147,7 +147,7 @@ class SettledMessage(msgspec.Struct):
 
 
 class SettledMessages(msgspec.Struct):
-    """What became of each message, in the order of the request."""
+    """The result of each message, in the order of the request."""
 
     results: list[SettledMessage]
 
@@ -159,12 +159,12 @@ _Start = Annotated[
 
 
 def _between(low: int, high: int) -> Meta:
-    # Described only: what is out of bounds is told by the settings themselves, all of it at once.
+    # The schema only describes these; the settings check all bounds together.
     return Meta(extra_json_schema={"minimum": low, "maximum": high})
 
 
 class QueueSettingsToChange(msgspec.Struct, forbid_unknown_fields=True):
-    """Settings of a queue group; what is left out stays as it is, and null stands for the default."""
+    """Settings of a queue group; omitted ones stay as they are, null resets to the default."""
 
     visibility_timeout: LastingVisibility | UnsetType | None = UNSET
     retries: Annotated[int, _between(0, RETRIES_MAX)] | UnsetType | None = UNSET
@@ -194,9 +194,9 @@ class QueueSettingsShown(msgspec.Struct):
 
 
 class QueuePartition(msgspec.Struct, kw_only=True):
-    """How a queue group stands in a partition: all before `floor` is done, nothing from `cursor` on was delivered.
+    """A queue group in a partition: all messages before `floor` are done, none from `cursor` on was delivered.
 
-    `dead_letter_trouble` is why dead messages cannot become letters now; that is tried again every second.
+    `dead_letter_trouble` is why dead letters cannot be written now; the broker retries every second.
     """
 
     topic: str
@@ -216,7 +216,7 @@ class QueuePartition(msgspec.Struct, kw_only=True):
 
 
 class QueueMember(msgspec.Struct):
-    """A share consumer that is a member of a queue group, whether it holds messages or none."""
+    """A Kafka share consumer that is a member of a queue group."""
 
     member_id: str
     client_id: str
@@ -228,10 +228,10 @@ class QueueMember(msgspec.Struct):
 class Queue(msgspec.Struct, kw_only=True):
     """A queue group. `depth` is how many messages are not done, `in_flight` how many of them are leased.
 
-    `consumers` are those who hold messages, and how many each of them; `members` are Kafka's share consumers in it.
+    `consumers` has the number of leased messages by consumer name; `members` are Kafka's share consumers.
 
-    `depth` and `backlog` count places in the log: where there are transactions, or compaction, there are at most so
-    many messages, since what is never delivered counts until the group comes by.
+    `depth` and `backlog` count offsets, so they are upper bounds: offsets of transaction markers, aborted messages and
+    compacted messages count until the group has passed them.
     """
 
     group: str
@@ -253,24 +253,24 @@ class Queues(msgspec.Struct):
 
 
 class PauseRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Why a group is paused."""
+    """The reason for a pause."""
 
     reason: Annotated[str, Meta(min_length=1, max_length=PAUSE_CHARS_MAX)] = "paused by hand"
 
 
 class ResumeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing has to be said to resume a group."""
+    """An empty object."""
 
 
 class PeekQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Of which topic, and how many."""
+    """Which topic to peek into, and how many messages to return."""
 
     topic: BoundedTopicName
     limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 10
 
 
 class PeekedMessages(msgspec.Struct):
-    """Messages that the next receives would bring; nobody has them."""
+    """The messages that the next receives would return; none of them is leased."""
 
     messages: list[Message]
 
@@ -279,9 +279,9 @@ _PartitionIndexes = Annotated[list[PartitionIndex], Meta(min_length=1, max_lengt
 
 
 class SeekRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a group goes on with a topic: at its start, its end, an offset of each partition, or a time.
+    """The new position of a group in a topic: start, end, an offset, or a time; exactly one of them.
 
-    It is about all partitions unless some are named. A dry run tells what would happen, and changes nothing.
+    Applies to all partitions unless `partitions` is given. A dry run shows the effect, and changes nothing.
     """
 
     topic: BoundedTopicName
@@ -293,16 +293,16 @@ class SeekRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PurgeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The topic of which everything that is there now is done for the group."""
+    """The topic whose current messages are marked as processed."""
 
     topic: BoundedTopicName
 
 
 class PartitionMove(msgspec.Struct):
-    """How a queue group is moved in a partition: from its cursor, null if it has not begun there, to an offset.
+    """The move of a queue group in a partition: from its cursor, null if it has not begun there, to an offset.
 
-    Receipts of what is `in_flight` mean nothing then. `skipped` is what is not done and is not delivered then, `again`
-    counts offsets that were looked at already, and are delivered as new ones.
+    Receipts of the messages `in_flight` become invalid. `skipped` counts unprocessed messages that will not be
+    delivered, `again` counts offsets that will be delivered once more.
     """
 
     topic: str
@@ -315,19 +315,18 @@ class PartitionMove(msgspec.Struct):
 
 
 class MovedQueue(Queue, kw_only=True):
-    """A queue group as it is now, and how it was moved; by a dry run, how it would be."""
+    """A queue group after a move; after a dry run, `moves` shows what would happen."""
 
     dry_run: bool
     moves: list[PartitionMove]
 
 
 class Reliability(msgspec.Struct, kw_only=True):
-    """A queue group in a topic: what is in it, and how many messages have gone which way since the broker was started.
+    """A queue group in a topic: its depth, and counts since the start of the broker.
 
-    `depth` is how many messages are not done; where there are transactions, or compaction, at most: what is never
-    delivered counts until the group comes by. `delivered` counts every delivery, `redelivered` those that were not the
-    first of their message. `refused` are receipts that were not good any more, `expired` leases that have ended by
-    themselves.
+    `depth` is how many messages are not done; with transactions or compaction, an upper bound. `delivered` counts all
+    deliveries, `redelivered` those after the first of a message. `refused` counts invalid receipts, `expired` leases
+    that ended without a result.
     """
 
     group: str

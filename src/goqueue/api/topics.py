@@ -12,7 +12,7 @@ from goqueue.api.problems import MessageError
 from goqueue.model.topic import PARTITIONS_MAX
 from goqueue.model.topic_settings import SettingSource
 
-# What these promise is checked by the operations, whose errors say more.
+# The schemas only describe these; the operations check them, with better errors.
 _Name = Annotated[str, Meta(description="The name of the topic.", extra_json_schema=NAME_SCHEMA)]
 _Count = Annotated[
     int, Meta(description="The number of partitions.", extra_json_schema={"minimum": 1, "maximum": PARTITIONS_MAX})
@@ -21,25 +21,23 @@ Value = str | int | float
 
 
 class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """A topic to make; without a number of partitions it gets the broker's default."""
+    """A topic to create; `partitions` defaults to the broker's setting."""
 
     name: _Name
     partitions: _Count | None = None
-    replication: Annotated[
-        int, Meta(description="On how many brokers; there is one.", extra_json_schema={"const": 1})
-    ] = 1
-    config: Annotated[dict[str, Value], Meta(description="Settings of the topic, under Kafka's names.")] = {}
+    replication: Annotated[int, Meta(description="Replication factor; always 1.", extra_json_schema={"const": 1})] = 1
+    config: Annotated[dict[str, Value], Meta(description="Settings of the topic, with Kafka's names.")] = {}
 
 
 class TopicChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What to change of a topic; what is not named stays."""
+    """Changes of a topic; omitted fields and settings stay as they are."""
 
     partitions: _Count | UnsetType = UNSET
-    config: Annotated[dict[str, Value | None], Meta(description="null takes a setting back to its default.")] = {}
+    config: Annotated[dict[str, Value | None], Meta(description="null resets a setting to its default.")] = {}
 
 
 class Setting(msgspec.Struct):
-    """The value of a setting, and where it comes from."""
+    """The value of a setting, and its source."""
 
     name: str
     value: str
@@ -47,7 +45,7 @@ class Setting(msgspec.Struct):
 
 
 class Topic(msgspec.Struct):
-    """A topic; `config` has its own settings, `settings` all of them where one topic is described."""
+    """A topic; `config` has its own settings, `settings` all effective ones, if a single topic was requested."""
 
     name: str
     id: str
@@ -59,19 +57,19 @@ class Topic(msgspec.Struct):
 
 
 class TopicsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which topics are listed."""
+    """Which topics to list."""
 
-    internal: Annotated[bool, Meta(description="Also the broker's own topics, which nobody else writes to.")] = False
+    internal: Annotated[bool, Meta(description="Include internal topics.")] = False
 
 
 class Topics(msgspec.Struct):
-    """All topics in use, in the order of their names."""
+    """Topics, sorted by name."""
 
     topics: list[Topic]
 
 
 class Partition(msgspec.Struct):
-    """A partition; one whose log cannot be opened has an error and no offsets. Readers see up to `end_offset`."""
+    """A partition. Readers see messages before `end_offset`. If the log cannot be opened: an error, and no offsets."""
 
     partition: int
     leader: int

@@ -1,6 +1,6 @@
 """Timeouts of one connection: for its first byte, the rest of a request, the next request, and reading its replies.
 
-Owns the timers of one connection. The connection reports what happens on it, and is told once when a timeout is over.
+Owns the timers of one connection. The connection reports what happens on it; `drop` is called once, at a timeout.
 
 | waiting for           | for how long                                                     | reason     |
 |-----------------------|------------------------------------------------------------------|------------|

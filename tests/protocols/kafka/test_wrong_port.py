@@ -72,7 +72,7 @@ def test_http_after_kafka_requests_is_no_reply_to_them() -> None:
     [
         (HELLO_OF_KAFKA, "it speaks Kafka on the HTTP port"),
         (HELLO_OF_TLS, "it speaks TLS on the HTTP port, which has no TLS"),
-        (b"\0\1\2\3", "what arrived is no HTTP request"),
+        (b"\0\1\2\3", "not an HTTP request"),
     ],
 )
 def test_other_protocols_on_the_http_port_are_named_in_the_log(sent: bytes, reason: str) -> None:
@@ -95,7 +95,7 @@ def test_bytes_of_a_body_are_taken_for_no_other_protocol() -> None:
             assert (await client.reply()).status == 200
             client.write(HELLO_OF_KAFKA)
             await client.ended()
-            assert reasons(server) == ["what arrived is no HTTP request"]
+            assert reasons(server) == ["not an HTTP request"]
 
     simulate(main, 0)
 

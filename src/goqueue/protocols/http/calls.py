@@ -1,4 +1,4 @@
-"""What a handler is called with, and what it answers."""
+"""The arguments and the answers of handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Check(Protocol):
-    """One thing that was looked at; `detail` says what is wrong."""
+    """The outcome of one check; `detail` says what is wrong."""
 
     @property
     def name(self) -> str: ...
@@ -35,7 +35,7 @@ class Check(Protocol):
 
 
 class Health(Protocol):
-    """How the broker is: degraded if something does not work, down if nothing does."""
+    """The health of the broker: degraded if something does not work, down if nothing does."""
 
     @property
     def status(self) -> Literal["ok", "degraded", "down"]: ...
@@ -45,9 +45,9 @@ class Health(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What requests are handled with; the same for all.
+    """The shared state of all requests.
 
-    `metrics` is told which formats a reader accepts, and returns the text and which one it is of.
+    `metrics` takes the formats that a reader accepts, and returns the text and its format.
     """
 
     broker: Broker
@@ -60,7 +60,7 @@ class Services:
 
 
 class Context(NamedTuple):
-    """One request: who asks, where (below which prefix, with which variables of the path), with which headers."""
+    """One request: its caller, the prefix and the variables of its path, and its headers."""
 
     services: Services
     caller: Caller
@@ -70,7 +70,7 @@ class Context(NamedTuple):
 
     @property
     def broker(self) -> Broker:
-        """The broker that is asked."""
+        """The broker."""
         return self.services.broker
 
     @property
@@ -80,18 +80,18 @@ class Context(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The group in the path; InvalidGroup if no group is called so here."""
+        """The group in the path; InvalidGroup if the name is too long."""
         name = self.path["group"]
         if len(name) > GROUP_NAME_MAX:
-            raise InvalidGroup(f"the name of a group may have {GROUP_NAME_MAX} characters")
+            raise InvalidGroup(f"the name of a group may have at most {GROUP_NAME_MAX} characters")
         return name
 
     @property
     def partition(self) -> int:
-        """The partition in the path; MalformedRequest if it is no number."""
+        """The partition in the path; MalformedRequest if it is not a number."""
         text = self.path["partition"]
         if not (text.isascii() and text.isdigit() and len(text) <= 10):
-            raise MalformedRequest(f"{text[:40]!r} is no partition", hint="partitions are numbered from 0")
+            raise MalformedRequest(f"{text[:40]!r} is not a partition", hint="partitions are numbered from 0")
         return int(text)
 
     def header(self, name: bytes) -> str:
@@ -100,7 +100,7 @@ class Context(NamedTuple):
 
 
 class Answer(NamedTuple, Generic[T_co]):
-    """A reply: `value` is told as JSON, bytes as they are, None as nothing."""
+    """A reply: `value` is sent as JSON, bytes unchanged, and None as an empty body."""
 
     value: T_co
     status: int = 200

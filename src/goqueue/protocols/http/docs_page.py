@@ -1,4 +1,4 @@
-"""The page about the HTTP interface for people: one file without anything from elsewhere, made from the same table."""
+"""The documentation page of the HTTP interface: one file without external parts, made from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield "<!doctype html><html lang=en><meta charset=utf-8><title>GoQueue: HTTP interface</title>"
     yield f"<meta name=viewport content='width=device-width'><style>{_STYLE}</style>"
     yield f"<h1>GoQueue {escape(__version__)}: HTTP interface</h1>"
-    yield f"<p>Every path is also there below <code>{PREFIX}</code>. The same for programs: "
+    yield f"<p>Every path is also available below <code>{PREFIX}</code>. The same for programs: "
     yield "<a href=/openapi.json>openapi.json</a>. <a href=#errors>Errors</a> are problem documents (RFC 9457).</p>"
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -44,7 +44,7 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
             yield from _fields(document, operation)
             statuses = ", ".join(operation["responses"])
             yield f"<p>Statuses: {statuses}</p>"
-    yield "<h2 id=errors>Errors</h2><table><tr><th>code<th>status<th>what it means</tr>"
+    yield "<h2 id=errors>Errors</h2><table><tr><th>code<th>status<th>meaning</tr>"
     for code, meaning in sorted(_errors().items()):
         status = TABLE[code].http if code in TABLE else UNEXPECTED.http
         yield f"<tr id={code}><td><code>{code}</code><td>{status}<td>{escape(meaning)}</tr>"
@@ -67,8 +67,8 @@ def _fields(document: dict[str, Any], operation: dict[str, Any]) -> Iterator[str
 
 
 def _errors() -> dict[str, str]:
-    """Return what each code of the tree of errors means."""
-    found = {INTERNAL_ERROR: "The broker met an error that it did not expect."}
+    """Return the meaning of each error code."""
+    found = {INTERNAL_ERROR: "The broker met an unexpected error."}
     waiting: list[type[GoQueueError]] = [GoQueueError]
     while waiting:
         kind = waiting.pop()

@@ -1,4 +1,4 @@
-"""The page at `/`: what a person sees who opens the HTTP port in a browser, and where to go from there."""
+"""The page at `/`, for browsers: links to the main paths."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from html import escape
 from goqueue import __version__
 
 LINKS: Mapping[str, str] = {
-    "/docs": "Every call of the HTTP interface, with its fields and errors",
+    "/docs": "All paths of the HTTP interface, with fields and errors",
     "/openapi.json": "The same for programs (OpenAPI 3.1)",
     "/topics": "Topics",
     "/groups": "Consumer groups",
-    "/queues": "Queue groups, and what is in them",
+    "/queues": "Queue groups and their depth",
     "/transactions": "Transactions",
     "/healthz": "Health, check by check",
     "/metrics": "Metrics for Prometheus",
     "/version": "Version of this broker",
 }
-"""Where the page leads to, and what is there."""
+"""The paths of the page, and what they return."""
 
 _STYLE = """
 :root { color-scheme: light dark }
@@ -34,7 +34,7 @@ goqueue topic list --server {origin}"""
 
 
 def page(host: str) -> bytes:
-    """Return the page for a browser that has called the broker by this `Host`."""
+    """Return the page; `host` is the `Host` header of the request."""
     return "\n".join([_head(), *_lines(f"http://{host or 'localhost:8080'}")]).encode()
 
 

@@ -35,7 +35,7 @@ _PATH_PARAMETERS: dict[str, Json] = {
     },
     "group": {"description": "The name of a group.", "schema": {"type": "string", **GROUP_SCHEMA}},
     "producer_id": {
-        "description": "The id that a producer was given.",
+        "description": "The id of a producer, from `/producers/init`.",
         "schema": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
     },
     "id": {"description": "A transactional id.", "schema": {"type": "string", **NOT_EMPTY_SCHEMA}},
@@ -47,21 +47,21 @@ _PATH_PARAMETERS: dict[str, Json] = {
     },
     "job": {"description": "The id of a run of a job.", "schema": {"type": "string", "pattern": f"^{JOB_ID}$"}},
 }
-# Two fields that say the same thing in two ways; JSON Schema has no word for that in a class.
+# Two fields of which at most one may be present. A class cannot express this.
 _EITHER_OR = {"MessageToPublish": ("key", "value"), "NewHeader": ("value",), "RedriveRequest": ("key",)}
 
-# Fields that are given together, and fields that are given exactly if another one has their name for a value.
+# Fields that need each other, and fields that are present exactly if another one has their name as its value.
 _TOGETHER = {"OffsetsToCommit": ("member_id", "generation")}
 _ONLY_WITH = {"OffsetsReset": ("to", ("offset", "time", "group"))}
 
-# Of these fields exactly one is given.
+# Fields of which exactly one is present.
 _ONE_OF = {
     "ReceiveRequest": ("topic", "topics"),
     "SeekRequest": ("to", "offset", "time"),
     **dict.fromkeys(("Ack", "Nack", "Reject", "Extension"), ("receipt_handle", "receipt_handles")),
 }
 
-# The shapes that have settings of topics, and what else than a value they may have.
+# The shapes with settings of topics, and which types their values may have besides.
 _CONFIGS: dict[str, Sequence[str]] = {"NewTopic": (), "TopicChange": ("null",)}
 
 
@@ -72,7 +72,7 @@ def document() -> bytes:
 
 
 def description() -> Json:
-    """Return the document."""
+    """Return the document as Python values."""
     shapes = [shape for route in ROUTES for shape in (route.request, route.reply) if shape is not None]
     _, components = msgspec.json.schema_components([*dict.fromkeys(shapes), Problem], ref_template=_REFERENCE)
     for name, fields in _EITHER_OR.items():
@@ -93,7 +93,7 @@ def description() -> Json:
         "info": {
             "title": "GoQueue",
             "version": __version__,
-            "description": f"Every path is also there below {PREFIX}. Errors are problem documents (RFC 9457).",
+            "description": f"Every path is also available below {PREFIX}. Errors are problem documents (RFC 9457).",
         },
         "servers": [{"url": "/"}, {"url": PREFIX}],
         "paths": paths,
@@ -131,6 +131,7 @@ def _described(route: Route, components: Json) -> Json:
     told: Json = {
         "operationId": route.name,
         "summary": route.summary,
+        **({"description": route.description} if route.description else {}),
         "tags": [route.tag],
         "responses": _responses(route),
     }
@@ -179,12 +180,12 @@ def _codes_by_status(errors: Sequence[type[GoQueueError]]) -> dict[int, list[str
     found: dict[int, list[str]] = {}
     for error in errors:
         found.setdefault(TABLE[error.code].http, []).append(f"{error.code}: {first_line(error)}")
-    found.setdefault(UNEXPECTED.http, []).append(f"{INTERNAL_ERROR}: The broker met an error that it did not expect.")
+    found.setdefault(UNEXPECTED.http, []).append(f"{INTERNAL_ERROR}: The broker met an unexpected error.")
     return dict(sorted(found.items()))
 
 
 def first_line(documented: type) -> str:
-    """Return what a class is, in a sentence."""
+    """Return the first line of a docstring."""
     return cleandoc(documented.__doc__ or "").partition("\n")[0]
 
 

@@ -2,7 +2,7 @@
 
 The decorator names method, path and errors. All else is read from the handler, once, when its module is imported: the
 shape of the request is the annotation of its second parameter (the body, or the query for methods without a body), the
-shape of the reply is what it returns, and the summary is the first line of its docstring. The handler itself stays the
+shape of the reply is what it returns; summary and description are its docstring. The handler itself stays the
 function that it was, so a request costs nothing more.
 """
 
@@ -41,6 +41,7 @@ class Route:
     method: str
     path: str
     summary: str
+    description: str = ""
     handle: Handler
     request: type[msgspec.Struct] | None = None
     reply: type[msgspec.Struct] | None = None
@@ -78,6 +79,7 @@ def route(
     """
 
     def register(handler: H) -> H:
+        summary, _, description = cleandoc(handler.__doc__ or "").partition("\n")
         hints = get_type_hints(handler)
         returned = hints.pop("return")
         requests = [hint for parameter, hint in hints.items() if parameter != "context"]
@@ -85,7 +87,8 @@ def route(
             name=name,
             method=method,
             path=path,
-            summary=cleandoc(handler.__doc__ or "").partition("\n")[0].removesuffix("."),
+            summary=summary.removesuffix("."),
+            description=description.strip(),
             handle=handler,
             request=requests[0] if requests else None,
             reply=next(_shapes(returned), None),

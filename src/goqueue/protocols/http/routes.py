@@ -55,7 +55,7 @@ def switch(services: Services) -> Switch:
     by_path: dict[str, list[Route]] = {}
     for route in ROUTES:
         by_path.setdefault(route.path, []).append(route)
-    # They are tried in this order: any word is longer than the place of an id.
+    # They are tried in this order, so `stats` goes before `{id}`.
     paths = sorted(by_path, key=len, reverse=True)
     # Ids and names of groups may be anything, slashes included.
     return Switch([(path, Endpoint(by_path[path], services)) for path in paths], PREFIX, free=("id", "group"))

@@ -317,10 +317,10 @@ def test_a_receive_that_makes_no_sense_is_refused(
     [
         ({"visibility_timeout": "13h"}, "visibility_timeout is '13h', and may be at most 12h"),
         ({"visibility_timeout": 43_200_001}, "visibility_timeout is 43200001, and may be at most 12h"),
-        ({"visibility_timeout": "soon"}, "visibility_timeout is 'soon', which is no duration"),
-        ({"visibility_timeout": -1}, "visibility_timeout is -1, which is no duration"),
+        ({"visibility_timeout": "soon"}, "visibility_timeout is 'soon', which is not a duration"),
+        ({"visibility_timeout": -1}, "visibility_timeout is -1, which is not a duration"),
         ({"wait": "90s"}, "wait is '90s', and may be at most 60s"),
-        ({"wait": "5s\n"}, "wait is '5s\\n', which is no duration"),
+        ({"wait": "5s\n"}, "wait is '5s\\n', which is not a duration"),
     ],
 )
 def test_a_duration_that_is_none_or_too_long_is_told_in_words(http: httpx.Client, wish: Got, detail: str) -> None:

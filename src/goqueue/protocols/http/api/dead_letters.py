@@ -71,7 +71,7 @@ from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 
 _OF_LETTERS = (UnknownTopic, TopicPrivate, Conflict, Corrupt, *COORDINATOR_ERRORS)
 
-# How much of a cursor is quoted.
+# How much of an invalid cursor an error quotes.
 _QUOTED_CHARS_MAX = 40
 # Enough for all partitions that a topic may have.
 _CURSOR_BYTES_MAX = 1024 * 1024
@@ -82,7 +82,7 @@ _Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 
 @route("GET", "/topics/{topic}/dlq", "dead_letters.browse", errors=(*_OF_LETTERS, Invalid, MalformedRequest))
 async def browse(context: Context, query: LettersQuery) -> DeadLetters:
-    """Show the dead letters of a topic, or those in a topic of dead letters."""
+    """Browse the dead letters of a topic, or those stored in a dead-letter topic."""
     selection = _selection(query)
     left = None if query.cursor is UNSET else _read_cursor(query.cursor, query.order)
     look = BrowseRequest(selection, query.order, query.limit, left, has_redriven=query.redriven)
@@ -99,7 +99,7 @@ async def browse(context: Context, query: LettersQuery) -> DeadLetters:
 
 @route("GET", "/dlq", "dead_letters.list", errors=_OF_LETTERS)
 async def list_all(context: Context) -> AllDeadLetters:
-    """List all topics for dead letters, and count these by reason."""
+    """List all dead-letter topics, with counts by reason."""
     counts = await list_dead_letters(context.broker.dead_letters, context.caller)
     return AllDeadLetters([_listed(count) for count in counts])
 
@@ -108,7 +108,7 @@ async def list_all(context: Context) -> AllDeadLetters:
     "POST", "/topics/{topic}/dlq/purge", "dead_letters.purge", errors=(*_OF_LETTERS, RedriveRunning, PolicyViolation)
 )
 async def purge(context: Context, request: LettersPurge) -> PurgedLetters:
-    """Delete all dead letters of a topic, or tell how many would go."""
+    """Delete all dead letters of a topic; a dry run returns their number."""
     topic, count = await purge_dead_letters(
         context.broker.dead_letters, context.caller, context.topic, is_dry=request.dry_run
     )
@@ -116,11 +116,11 @@ async def purge(context: Context, request: LettersPurge) -> PurgedLetters:
 
 
 def time_of(written: str | int | UnsetType) -> int | None:
-    """Return a time in milliseconds since 1970; MalformedRequest if it is none."""
+    """Parse a time into milliseconds since 1970; MalformedRequest if it is invalid."""
     if written is UNSET:
         return None
     if isinstance(written, str):
-        # A plus in a query stands for a space, unless it was written as %2B.
+        # In a query, a plus means a space unless it is written as %2B.
         written = written.replace(" ", "+")
         written = int(written) if re.fullmatch("[0-9]{1,15}", written) else written
     try:
@@ -130,7 +130,7 @@ def time_of(written: str | int | UnsetType) -> int | None:
 
 
 def key_of(key: str | UnsetType, key_base64: bytes | UnsetType) -> bytes | None:
-    """Return the key that letters have to have, None if any; MalformedRequest if it is given in both ways."""
+    """Return the key to filter by, or None; MalformedRequest if both fields are given."""
     if key is not UNSET and key_base64 is not UNSET:
         raise MalformedRequest("key and key_base64 are both given", hint="leave one of them out")
     if key_base64 is not UNSET:
@@ -154,11 +154,11 @@ def _selection(query: LettersQuery) -> Selection:
 
 def _bytes_of(written: str) -> bytes:
     try:
-        # A plus in a query stands for a space, unless it was written as %2B.
+        # In a query, a plus means a space unless it is written as %2B.
         return b64decode(written.replace(" ", "+"), validate=True)
     except ValueError:
-        hint = "take it as replies have it, with the = at its end"
-        raise MalformedRequest(f"key_base64 {written[:100]!r} is no base64", hint=hint) from None
+        hint = "keep the = at its end"
+        raise MalformedRequest(f"key_base64 {written[:100]!r} is not base64", hint=hint) from None
 
 
 def _dead_letter(topic: str, letter: StoredDeadLetter) -> DeadLetter:
@@ -190,9 +190,9 @@ def _listed(count: DeadLetterCount) -> LettersOfTopic:
 
 
 def _cursor(left: Mapping[int, tuple[int, int]], order: Order) -> str:
-    """Return what is left as text, short enough for a URL: where to go on in each partition, if there is more.
+    """Encode where to continue in each partition, short enough for a URL.
 
-    Only one end is written. The other one is where the letters of the partition begin, or end, by then.
+    Only one end of each range is encoded. The other one is where the partition's dead letters begin, or end, by then.
     """
     ends = [""] * (max(left) + 1)
     for index, (start, end) in left.items():
@@ -207,12 +207,12 @@ def _read_cursor(written: str, order: Order) -> Mapping[int, tuple[int, int]]:
         told = Order(name)
         positions = {index: int(each) for index, each in enumerate(ends.split(",")) if each}
     except (ValueError, zlib_error):
-        message = f"{written[:_QUOTED_CHARS_MAX]!r} is no cursor that a reply has had"
-        hint = "take the cursor of the reply before as it is, or leave it out to begin with the first page"
+        message = f"{written[:_QUOTED_CHARS_MAX]!r} is not a cursor of a reply"
+        hint = "use the cursor of the last reply unchanged, or leave it out to start with the first page"
         raise MalformedRequest(message, hint=hint) from None
     if told is not order:
-        hint = f"ask for order={told} again, or leave the cursor out to begin with the first page"
-        raise MalformedRequest(f"the cursor is that of a look at the {told} letters first", hint=hint)
+        hint = f"use order={told} again, or leave the cursor out to start with the first page"
+        raise MalformedRequest(f"the cursor belongs to order={told}", hint=hint)
     if order is Order.NEWEST:
         return {index: (0, end) for index, end in positions.items()}
     return {index: (start, OFFSET_MAX) for index, start in positions.items()}
@@ -227,7 +227,7 @@ def _read_cursor(written: str, order: Order) -> Mapping[int, tuple[int, int]]:
     errors=(*_OF_LETTERS, Invalid, MalformedRequest, InvalidTopicName, TopicProtected, RedriveRunning),
 )
 async def start(context: Context, request: RedriveRequest) -> Answer[RedriveReply]:
-    """Publish dead letters again, or tell what that would do."""
+    """Republish a topic's current dead letters; a dry run shows the effect."""
     terms = RedriveTerms(
         selection=_redrive_selection(request),
         target=None if request.target is UNSET else request.target,
@@ -247,19 +247,19 @@ async def start(context: Context, request: RedriveRequest) -> Answer[RedriveRepl
 
 @route("GET", "/dlq/redrives", "redrives.list", errors=COORDINATOR_ERRORS)
 async def all_redrives(context: Context) -> Redrives:
-    """List redrives, the one that began last first."""
+    """List redrives, newest first."""
     return Redrives([_redrive(view) for view in await list_redrives(context.broker.redrives, context.caller)])
 
 
 @route("GET", "/dlq/redrives/{redrive}", "redrives.describe", errors=_OF_REDRIVES)
 async def describe(context: Context) -> Redrive:
-    """Tell how a redrive is."""
+    """Describe a redrive."""
     return _redrive(await find_redrive(context.broker.redrives, context.caller, context.path["redrive"]))
 
 
 @route("DELETE", "/dlq/redrives/{redrive}", "redrives.cancel", errors=_OF_REDRIVES)
 async def cancel(context: Context) -> Redrive:
-    """Cancel a redrive; what it has published stays."""
+    """Cancel a redrive; messages that it has republished stay."""
     return _redrive(await cancel_redrive(context.broker.redrives, context.caller, context.path["redrive"]))
 
 
@@ -292,7 +292,7 @@ def _redrive(view: RedriveView) -> Redrive:
         limit=terms.limit,
         max_redrives=terms.redrives_max,
         repeat=terms.repeats,
-        # One that was to move only so many has done all that it was asked for.
+        # A redrive with a limit is complete before it has checked all dead letters.
         progress=1.0 if job.state is RedriveState.DONE or not all_letters else round(done / all_letters, 4),
         moves=_moves(job.moves),
         reason=job.reason,

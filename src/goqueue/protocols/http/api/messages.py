@@ -7,7 +7,7 @@
 | `"value": null`, or left out  | no value: a tombstone                        |
 | `"value_base64": "AP8="`      | the bytes                                    |
 
-The same holds for `key`. What is read comes as text if it is UTF-8, and else as base64.
+The same holds for `key`. Messages that are read have text if it is UTF-8, and else base64.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _NOT_OFFERED = ("priority", "delay", "deliver_at", "dedup_id")
     errors=(InvalidTopicName, UnknownTopic, TopicProtected, *_OF_MESSAGES),
 )
 async def publish(context: Context, request: MessagesToPublish) -> Answer[Results]:
-    """Publish messages, each with a result of its own."""
+    """Publish messages; each has its own result."""
     is_absent = context.topic not in context.broker.topics.by_name
     fates = await publish_messages(
         context.broker.messages,
@@ -99,7 +99,7 @@ async def publish(context: Context, request: MessagesToPublish) -> Answer[Result
 
 
 def told(fates: Sequence[Fate], *, topic_created: bool | UnsetType = UNSET) -> Answer[Results]:
-    """Return the answer that tells what became of messages, and whether their topic is a new one."""
+    """Return the answer with the result of each message, and whether their topic was created."""
     results = []
     failures = []
     for fate in fates:
@@ -114,7 +114,7 @@ def told(fates: Sequence[Fate], *, topic_created: bool | UnsetType = UNSET) -> A
 
 
 async def all_translated(given: Sequence[MessageToPublish]) -> list[NewMessage | GoQueueError]:
-    """Return messages as they are stored, or why they cannot be; others have a turn in between."""
+    """Convert messages, each to a message to store or an error; other requests have turns in between."""
     found: list[NewMessage | GoQueueError] = []
     for start, piece in pieces(given):
         if start:
@@ -124,7 +124,7 @@ async def all_translated(given: Sequence[MessageToPublish]) -> list[NewMessage |
 
 
 def translated(given: MessageToPublish) -> NewMessage | GoQueueError:
-    """Return a message as it is stored, or why it cannot be."""
+    """Convert a message to a message to store, or an error."""
     headers, timestamp = given.headers, given.timestamp
     try:
         if not given.priority is given.delay is given.deliver_at is given.dedup_id is UNSET:
@@ -144,7 +144,7 @@ def translated(given: MessageToPublish) -> NewMessage | GoQueueError:
 
 def _refuse_what_is_not_offered(given: MessageToPublish) -> None:
     named = [name for name in _NOT_OFFERED if getattr(given, name) is not UNSET]
-    raise NotOffered(f"this version does not offer {', '.join(named)}", hint="publish the message without")
+    raise NotOffered(f"this version does not support {', '.join(named)}", hint="publish the message without")
 
 
 def _bytes(name: str, given: Raw | UnsetType, encoded: bytes | UnsetType) -> bytes | None:
@@ -178,10 +178,10 @@ def _headers(given: dict[str, str | None] | list[NewHeader]) -> Sequence[tuple[s
 
 
 def timestamp_of(written: int | str) -> int:
-    """Return a time in milliseconds since 1970; InvalidRecord if it is not written as one, or out of range."""
+    """Return a time in milliseconds since 1970; InvalidRecord if it is malformed or out of range."""
     timestamp = written if isinstance(written, int) else _parsed(written)
     if not 0 <= timestamp <= TIMESTAMP_MAX:
-        raise InvalidRecord("a timestamp lies outside of the years 1970 to 9999", hint="it is in milliseconds")
+        raise InvalidRecord("a timestamp is outside of the years 1970 to 9999", hint="timestamps are in milliseconds")
     return timestamp
 
 
@@ -192,7 +192,7 @@ def _parsed(written: str) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise InvalidRecord(
-            f"{quoted(written)} is no time", hint="write milliseconds since 1970, or 2025-01-31T12:00:00Z"
+            f"{quoted(written)} is not a time", hint="write milliseconds since 1970, or 2025-01-31T12:00:00Z"
         )
     return (moment - _EPOCH) // _MILLISECOND
 
@@ -204,7 +204,7 @@ def _parsed(written: str) -> int:
     errors=(UnknownTopic, UnknownPartition, TopicPrivate, OffsetOutOfRange, LogOffline, Corrupt),
 )
 async def read(context: Context, query: ReadQuery) -> Messages:
-    """Read messages of a partition, and wait for them if there are none yet."""
+    """Read messages of a partition; wait for one if there is none."""
     topic, partition = context.topic, context.partition
     found = await read_messages(
         context.broker.messages, context.caller, context.services.polls, topic, partition, _reading(query)
@@ -215,7 +215,7 @@ async def read(context: Context, query: ReadQuery) -> Messages:
 
 def _reading(query: ReadQuery) -> ReadRequest:
     if query.offset is not UNSET and query.timestamp is not UNSET:
-        raise MalformedRequest("offset and timestamp are both given", hint="reading starts at one of them")
+        raise MalformedRequest("offset and timestamp are both given", hint="give one of them")
     timestamp_ms = None
     if query.timestamp is not UNSET:
         # A plus in a query stands for a space, unless it was written as %2B.
@@ -235,14 +235,14 @@ def _reading(query: ReadQuery) -> ReadRequest:
 
 
 def message_of(topic: str, partition: int, record: Record) -> Message:
-    """Return a record as JSON has it."""
+    """Return a record as a message of a reply."""
     message = Message(topic, partition, record.offset, record.timestamp)
     filled(message, record)
     return message
 
 
 def filled(message: Message, record: Record) -> None:
-    """Put into a message what a record says."""
+    """Copy key, value and headers of a record into a message."""
     _, _, key, value, headers = record
     try:
         message.key = None if key is None else key.decode()

@@ -92,7 +92,7 @@ _OF_CHANGES = (*_OF_QUEUES, UnknownTopic, UnknownPartition, TopicProtected, Malf
 
 _DIGITS = re.compile("[0-9]{1,15}")
 _DEFAULTS = QueueSettings()
-# What those settings are called in the model that are durations here.
+# The names in the model of the settings that are durations.
 _DURATIONS = {"visibility_timeout": "visibility_ms", "backoff": "backoff_ms", "backoff_max": "backoff_max_ms"}
 
 
@@ -111,7 +111,7 @@ _DURATIONS = {"visibility_timeout": "visibility_ms", "backoff": "backoff_ms", "b
     ),
 )
 async def receive_messages(context: Context, request: ReceiveRequest) -> ReceivedMessages:
-    """Lease messages to a consumer for a while, and wait for one if there is none."""
+    """Lease messages to a consumer; wait for one if there is none."""
     given = request.visibility_timeout
     wish = ReceiveTerms(
         source=Source(context.group, tuple(_topics(request)), request.ordering),
@@ -127,7 +127,7 @@ async def receive_messages(context: Context, request: ReceiveRequest) -> Receive
 
 def _topics(request: ReceiveRequest) -> Sequence[str]:
     if (request.topic is UNSET) is (request.topics is UNSET):
-        raise MalformedRequest("either topic or topics has to be given")
+        raise MalformedRequest("give either topic or topics")
     if request.topic is not UNSET:
         return [request.topic]
     return request.topics if request.topics is not UNSET else []
@@ -147,26 +147,26 @@ def _messages(received: LeasedRecords, deadline_ms: int) -> list[ReceivedMessage
 
 @route("POST", "/messages/ack", "queues.ack", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def ack(context: Context, request: Ack) -> Answer[SettledMessages]:
-    """Have messages done."""
+    """Acknowledge messages."""
     return await _settle(context, request, Settlement(AckType.ACK))
 
 
 @route("POST", "/messages/nack", "queues.nack", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def nack(context: Context, request: Nack) -> Answer[SettledMessages]:
-    """Have messages tried again later."""
+    """Return messages for another delivery, after a delay."""
     delay_ms = None if request.delay is UNSET else delay_ms_of(request.delay, "delay")
     return await _settle(context, request, Settlement(AckType.NACK, delay_ms, request.reason))
 
 
 @route("POST", "/messages/reject", "queues.reject", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def reject(context: Context, request: Reject) -> Answer[SettledMessages]:
-    """Have messages become dead letters."""
+    """Turn messages into dead letters."""
     return await _settle(context, request, Settlement(AckType.REJECT, None, request.reason))
 
 
 @route("POST", "/messages/visibility", "queues.visibility", other_statuses=(207, 400, 409), errors=_OF_RECEIPTS)
 async def extend(context: Context, request: Extension) -> Answer[SettledMessages]:
-    """Have leases end later, or at once."""
+    """Extend leases, or end them at once."""
     timeout_ms = visibility_ms_of(request.timeout, "timeout")
     return await _settle(context, request, Settlement(AckType.EXTEND, timeout_ms))
 
@@ -202,7 +202,7 @@ async def list_all(context: Context) -> Queues:
 
 @route("GET", "/queues/{group}", "queues.describe", errors=_OF_QUEUES)
 async def describe(context: Context) -> Queue:
-    """Describe a queue group: depth, what is in flight, settings."""
+    """Describe a queue group: depth, messages in flight, settings."""
     return told_queue(context, await describe_queue(context.broker.queues, context.caller, context.group))
 
 
@@ -213,7 +213,7 @@ async def describe(context: Context) -> Queue:
     errors=(Invalid, InvalidGroup, InconsistentProtocol, *COORDINATOR_ERRORS),
 )
 async def alter(context: Context, request: QueueSettingsToChange) -> Queue:
-    """Change settings of a queue group, which is made if there is none."""
+    """Change settings of a queue group; create it if it does not exist."""
     changes = _changes(request)
     view = await configure_queue(
         context.broker.queues, context.caller, context.group, lambda settings: replace(settings, **changes)
@@ -223,26 +223,26 @@ async def alter(context: Context, request: QueueSettingsToChange) -> Queue:
 
 @route("DELETE", "/queues/{group}", "queues.delete", status=204, errors=(*_OF_QUEUES, GroupNotEmpty))
 async def delete(context: Context) -> None:
-    """Forget a queue group, with all that is in flight."""
+    """Delete a queue group, and forget its messages in flight."""
     await delete_queue(context.broker.queues, context.caller, context.group)
 
 
 @route("POST", "/queues/{group}/pause", "queues.pause", errors=_OF_CHANGES)
 async def pause(context: Context, request: PauseRequest) -> Queue:
-    """Deliver nothing until it is resumed."""
+    """Pause delivery to a queue group."""
     view = await pause_queue(context.broker.queues, context.caller, context.group, request.reason)
     return told_queue(context, view)
 
 
 @route("POST", "/queues/{group}/resume", "queues.resume", errors=_OF_CHANGES)
 async def resume(context: Context, _: ResumeRequest) -> Queue:
-    """Deliver again."""
+    """Resume delivery to a queue group."""
     return told_queue(context, await pause_queue(context.broker.queues, context.caller, context.group, ""))
 
 
 @route("GET", "/queues/{group}/peek", "queues.peek", errors=(*_OF_QUEUES, UnknownTopic, TopicProtected, Corrupt))
 async def peek(context: Context, query: PeekQuery) -> PeekedMessages:
-    """Show what the next receives would bring, and lease nothing."""
+    """Show the next messages without leasing them."""
     found = await peek_queue(context.broker.queues, context.caller, context.group, query.topic, query.limit)
     return PeekedMessages([message_of(*where, record) for where, record in found])
 
@@ -270,12 +270,12 @@ def _parsed(name: str, value: Any) -> object:
 def _start(written: int | str) -> StartAt | int:
     if written in set(StartAt):
         return StartAt(written)
-    # A number may come as text from where all settings are texts.
+    # Clients that have all settings as text send numbers as text.
     return time_of(int(written) if isinstance(written, str) and _DIGITS.fullmatch(written) else written)
 
 
 def time_of(written: int | str) -> int:
-    """Return a time in milliseconds since 1970, as it is written in a request."""
+    """Parse a time of a request into milliseconds since 1970."""
     try:
         return timestamp_of(written)
     except InvalidRecord as error:
@@ -336,10 +336,13 @@ def _settings(settings: QueueSettings) -> QueueSettingsShown:
 
 @route("POST", "/queues/{group}/seek", "queues.seek", errors=_OF_CHANGES)
 async def seek(context: Context, request: SeekRequest) -> MovedQueue:
-    """Go on with a topic elsewhere, and forget what is in flight there; a dry run tells what would happen."""
+    """Move a queue group to another position in a topic; a dry run shows the effect.
+
+    Receipts of messages in flight become invalid.
+    """
     given = [each for each in (request.to, request.offset, request.time) if each is not UNSET]
     if len(given) != 1:
-        raise MalformedRequest("one of to, offset and time has to be given")
+        raise MalformedRequest("give exactly one of to, offset and time")
     where: StartAt | int = 0
     if request.to is not UNSET:
         where = request.to
@@ -356,7 +359,7 @@ async def seek(context: Context, request: SeekRequest) -> MovedQueue:
 
 @route("POST", "/queues/{group}/purge", "queues.purge", errors=_OF_CHANGES)
 async def purge(context: Context, request: PurgeRequest) -> Queue:
-    """Have everything done that is in a topic now."""
+    """Mark all current messages of a topic as processed for this group."""
     wanted = QueueSeek(request.topic, StartAt.LATEST)
     view, _ = await seek_queue(context.broker.queues, context.caller, context.group, wanted)
     return told_queue(context, view)
@@ -375,7 +378,7 @@ def _move(move: PartitionSeek) -> PartitionMove:
 
 @route("GET", "/reliability/stats", "queues.stats")
 async def stats(context: Context) -> ReliabilityStats:
-    """Tell how many messages of each queue group and topic were delivered, settled, given up."""
+    """Count deliveries, acknowledgements and dead letters of each queue group and topic."""
     now_ms = context.broker.core.clock.now_ms()
     found = await queue_stats(context.broker.queues, context.caller)
     return ReliabilityStats([_reliability(each, now_ms) for each in found])

@@ -45,10 +45,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PipelineReport(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a run of a pipeline says of itself, every second or two.
+    """The report of a pipeline run, sent every second or two.
 
-    `run_id` is its own, so that no other run is taken for it. `error` is the last thing that went wrong. The plan need
-    not be sent every time: the last one of the run is kept.
+    `run_id` tells runs apart. `error` is the last error. The plan need not be sent every time: the broker keeps the
+    last one of the run.
     """
 
     run_id: Name
@@ -64,17 +64,17 @@ class PipelineReport(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class PipelineWish(msgspec.Struct):
-    """What is wished of a run; one that is to stop goes on until it has come to a good end."""
+    """The desired state of a run; a run that should stop finishes cleanly first."""
 
     wish: DesiredState
 
 
 class PipelineToStop(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing has to be said."""
+    """An empty object."""
 
 
 class PipelineStop(msgspec.Struct, kw_only=True):
-    """The run that is to stop, and how it is; it hears of it with its next report, if it `is_running`."""
+    """The run that should stop, and its state; if it `is_running`, the reply to its next report says so."""
 
     name: str
     run_id: str
@@ -99,9 +99,9 @@ class _Seen(msgspec.Struct):
 
 
 class PipelineSummary(_Seen, kw_only=True):
-    """A pipeline, with the sums over its queries; `lag` is in messages, null if that of no query is known.
+    """A pipeline, with the sums over its queries; `lag` is in messages, null if unknown for all queries.
 
-    It is `lost` if its run has not reported for ten seconds, though it has not ended.
+    It is `lost` if its run has not ended but not reported for ten seconds.
     """
 
     queries: int
@@ -113,13 +113,13 @@ class PipelineSummary(_Seen, kw_only=True):
 
 
 class Pipelines(msgspec.Struct):
-    """The pipelines that were heard of lately, by name."""
+    """The pipelines that reported lately, by name."""
 
     pipelines: list[PipelineSummary]
 
 
 class Pipeline(_Seen, kw_only=True):
-    """A pipeline with its queries, and the plan that it follows, if it has sent one."""
+    """A pipeline with its queries, and its plan, if the run has sent one."""
 
     queries: list[QueryProgress]
     plan: Any
@@ -127,7 +127,7 @@ class Pipeline(_Seen, kw_only=True):
 
 @route("POST", "/pipelines/{pipeline}/report", "pipelines.report", errors=(Invalid, PipelineRunning))
 async def report_pipeline(context: Context, body: PipelineReport) -> PipelineWish:
-    """Tell how a run of a pipeline is, and hear whether it is to stop."""
+    """Report the state of a pipeline run; the reply says whether to stop."""
     run = RunReport(
         run_id=body.run_id,
         state=body.state,
@@ -155,14 +155,14 @@ def _plan(plan: Any) -> bytes | None:
 
 @route("GET", "/pipelines", "pipelines.list")
 async def all_pipelines(context: Context) -> Pipelines:
-    """List pipelines that run, or did lately."""
+    """List pipelines that run, or ran lately."""
     found = await list_pipelines(context.broker.runs, context.caller)
     return Pipelines([_summary(view) for view in found])
 
 
 @route("GET", "/pipelines/{pipeline}", "pipelines.describe", errors=(UnknownPipeline,))
 async def describe_pipeline(context: Context) -> Pipeline:
-    """Describe a pipeline with its queries and its plan."""
+    """Describe a pipeline with its queries and plan."""
     view = await find_pipeline(context.broker.runs, context.caller, context.path["pipeline"])
     plan = None if view.plan is None else msgspec.Raw(view.plan)
     return Pipeline(**_seen(view), queries=list(view.report.queries), plan=plan)
@@ -170,7 +170,7 @@ async def describe_pipeline(context: Context) -> Pipeline:
 
 @route("POST", "/pipelines/{pipeline}/stop", "pipelines.stop", errors=(UnknownPipeline,))
 async def stop(context: Context, _: PipelineToStop) -> PipelineStop:
-    """Wish that the run of a pipeline stops, and tell whether there is one."""
+    """Ask the run of a pipeline to stop."""
     view = await stop_pipeline(context.broker.runs, context.caller, context.path["pipeline"])
     return PipelineStop(
         name=view.name, run_id=view.report.run_id, state=_pipeline_state(view), is_running=view.is_running
@@ -179,7 +179,7 @@ async def stop(context: Context, _: PipelineToStop) -> PipelineStop:
 
 @route("DELETE", "/pipelines/{pipeline}", "pipelines.forget", status=204, errors=(UnknownPipeline, PipelineRunning))
 async def forget(context: Context) -> None:
-    """Forget a pipeline that does not run."""
+    """Forget a pipeline that is not running."""
     await forget_pipeline(context.broker.runs, context.caller, context.path["pipeline"])
 
 
@@ -221,9 +221,9 @@ def _seen(view: PipelineView) -> dict[str, Any]:
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """A run of a job; it is `lost` if it has not reported for ten seconds, though it has not ended.
+    """A job run; it is `lost` if it has not ended but not reported for ten seconds.
 
-    `offsets_done` of `offsets` are behind it, null if that is not known; `read` and `written` are messages of this run.
+    `offsets_done` of `offsets` are processed, null if unknown; `read` and `written` count messages of this run.
     """
 
     id: str
@@ -245,26 +245,26 @@ class Job(msgspec.Struct, kw_only=True):
 
 
 class Jobs(msgspec.Struct):
-    """The runs of jobs that were heard of lately, those that began last first."""
+    """The job runs that reported lately, newest first."""
 
     jobs: list[Job]
 
 
 @route("POST", "/jobs/{job}/report", "jobs.report", status=204, errors=(Invalid,))
 async def report_run_of_job(context: Context, body: JobReport) -> None:
-    """Tell how a run of a job is."""
+    """Report the state of a job run."""
     await report_job(context.broker.runs, context.caller, context.path["job"], body)
 
 
 @route("GET", "/jobs", "jobs.list")
 async def all_jobs(context: Context) -> Jobs:
-    """List runs of jobs, those that began last first."""
+    """List job runs, newest first."""
     return Jobs([_job(view) for view in await list_jobs(context.broker.runs, context.caller)])
 
 
 @route("GET", "/jobs/{job}", "jobs.describe", errors=(UnknownJob,))
 async def describe_job(context: Context) -> Job:
-    """Describe a run of a job."""
+    """Describe a job run."""
     return _job(await find_job(context.broker.runs, context.caller, context.path["job"]))
 
 

@@ -1,4 +1,4 @@
-"""About the broker itself: whether it lives, whether it should get work, how it is, which one it is, its metrics."""
+"""The broker itself by HTTP: liveness, readiness, health, version, metrics, and descriptions of the interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Alive(msgspec.Struct):
 
 
 class CheckReply(msgspec.Struct, omit_defaults=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     status: Literal["ok", "failed"]
@@ -29,21 +29,21 @@ class CheckReply(msgspec.Struct, omit_defaults=True):
 
 
 class HealthReply(msgspec.Struct):
-    """How the broker is; degraded means that something does not work, down that nothing does."""
+    """The health of the broker: degraded if something does not work, down if nothing does."""
 
     status: Literal["ok", "degraded", "down"]
     checks: list[CheckReply]
 
 
 class Link(msgspec.Struct):
-    """A path of the broker, and what is there."""
+    """A path of the broker, and what it returns."""
 
     path: str
     description: str
 
 
 class Index(msgspec.Struct):
-    """Which broker this is, and where to go from here."""
+    """Name and version of the broker, and links."""
 
     name: str
     version: str
@@ -51,7 +51,7 @@ class Index(msgspec.Struct):
 
 
 class Version(msgspec.Struct):
-    """Which broker this is."""
+    """Name, version and identity of the broker."""
 
     name: str
     version: str
@@ -62,7 +62,7 @@ class Version(msgspec.Struct):
 
 @route("GET", "/", "status.index", is_strict=False)
 async def index(context: Context) -> Answer[Index | bytes]:
-    """Where to go from here; a page for browsers."""
+    """List the main paths; browsers get a page."""
     from goqueue.protocols.http.index_page import LINKS, page
 
     vary = (b"vary", b"accept")
@@ -75,21 +75,21 @@ async def index(context: Context) -> Answer[Index | bytes]:
 
 @route("GET", "/livez", "status.livez", is_strict=False)
 async def livez(context: Context) -> Alive:
-    """Whether the process runs."""
+    """Check that the process runs."""
     del context
     return Alive()
 
 
 @route("GET", "/readyz", "status.readyz", other_statuses=(503,), is_strict=False)
 async def readyz(context: Context) -> Answer[HealthReply]:
-    """Whether everything works that clients need; 503 if not."""
+    """Check that everything works that clients need; 503 if not."""
     health = await context.services.health()
     return Answer(_told(health), 200 if health.status == "ok" else 503)
 
 
 @route("GET", "/healthz", "status.healthz", other_statuses=(503,), is_strict=False)
 async def healthz(context: Context) -> Answer[HealthReply]:
-    """How the broker is; 503 only if it serves nobody."""
+    """Report the health of the broker; 503 only if it serves no clients."""
     health = await context.services.health()
     return Answer(_told(health), 503 if health.status == "down" else 200)
 
@@ -100,7 +100,7 @@ def _told(health: Health) -> HealthReply:
 
 @route("GET", "/version", "status.version")
 async def version(context: Context) -> Version:
-    """Which broker this is."""
+    """Return name and version of the broker."""
     broker = context.broker
     python = ".".join(map(str, sys.version_info[:3]))
     return Version("goqueue", __version__, python, broker.core.options.node_id, str(broker.topics.cluster_id))
@@ -108,14 +108,14 @@ async def version(context: Context) -> Version:
 
 @route("GET", "/metrics", "status.metrics", media_type="text/plain", is_strict=False)
 async def metrics(context: Context) -> Answer[bytes]:
-    """Metrics for Prometheus."""
+    """Return metrics for Prometheus."""
     text, media_type = await context.services.metrics(context.header(b"accept"))
     return Answer(text, media_type=media_type)
 
 
 @route("GET", "/openapi.json", "status.openapi", is_strict=False)
 async def openapi(context: Context) -> bytes:
-    """This interface, described for programs."""
+    """Describe this interface for programs."""
     from goqueue.protocols.http.openapi import document
 
     del context
@@ -124,7 +124,7 @@ async def openapi(context: Context) -> bytes:
 
 @route("GET", "/docs", "status.docs", media_type=HTML, is_strict=False)
 async def docs(context: Context) -> Answer[bytes]:
-    """This interface, described for people."""
+    """Describe this interface for people."""
     from goqueue.protocols.http.docs_page import page
 
     del context

@@ -80,7 +80,10 @@ async def describe(context: Context) -> Topic:
     errors=(UnknownTopic, InvalidTopicSettings, InvalidPartitions, TopicProtected, *STORAGE_ERRORS),
 )
 async def change(context: Context, request: TopicChange) -> Topic:
-    """Change settings of a topic, or give it more partitions."""
+    """Change settings of a topic, or add partitions.
+
+    Either all changes are made or, if one is invalid, none.
+    """
     broker, caller, name = context.broker, context.caller, context.topic
     opened = await describe_topic(broker.topics, caller, name)
 
@@ -105,7 +108,7 @@ async def delete(context: Context) -> None:
 
 @route("GET", "/topics/{topic}/partitions", "topics.partitions", errors=(UnknownTopic,))
 async def partitions(context: Context) -> Partitions:
-    """Tell the offsets and sizes of a topic's partitions."""
+    """Return offsets and sizes of a topic's partitions."""
     opened = await describe_topic(context.broker.topics, context.caller, context.topic)
     leader = context.broker.core.options.node_id
     return Partitions([_partition(index, leader, each) for index, each in enumerate(opened.partitions)])

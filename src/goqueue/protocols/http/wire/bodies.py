@@ -1,8 +1,8 @@
-"""How many items a body may hold, counted before it is decoded.
+"""Limits the items of a body before it is decoded.
 
-To decode a body makes an object of each item, and only then is the list found too long: two million messages took a
-second, and 360 MB. So a body with more of the characters that items begin with than there may be items is scanned
-first. The scan stops at the first item that is too many, and others have a turn in between.
+Decoding makes an object of each item before it finds that the list is too long: two million messages took a second
+and 360 MB. So a body that may hold too many items is scanned first. The scan stops at the first item over the limit,
+and other connections have turns in between.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import re
 from goqueue.errors import MalformedRequest
 from goqueue.runtime.waiters import give_way
 
-# A string, or one of the characters that tell where an item ends. No string is begun in the middle of another one,
-# since those that do not end are taken up to the end of the body.
+# A string, or a character that separates items. An unterminated string extends to the end of the body, so no match
+# begins inside of a string.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
 _TOKENS_AT_ONCE = 2_000
-# Where the items of a list are that is a field of the body.
+# The depth of the items of a list that is a field of the body.
 _ITEMS_DEPTH = 2
 
 
 ITEMS_BEGIN_WITH = {"messages": b"{", "receipt_handles": b'"'}
-"""The lists that requests take in large numbers, and what each of their items begins with."""
+"""The fields of requests that may be long lists, and the character that each of their items begins with."""
 
 
 async def require_few_items(body: bytes, name: str, items_max: int) -> None:
-    """Refuse a body whose lists, which are called so, have too many items together.
+    """Refuse a body whose lists of this name have too many items together.
 
-    Lists inside of items do not count. What is no JSON may pass: that is found when it is decoded.
+    Lists inside of items do not count. Invalid JSON may pass: the decoder will refuse it.
     """
     begins_with = ITEMS_BEGIN_WITH[name]
-    # A text has two quotes; and the body itself is an object, so it has one brace more.
+    # A string has two quotes; the body itself is an object and has one more brace.
     marks = 2 * items_max if begins_with == b'"' else items_max + 1
     if body.count(begins_with) <= marks:
         return
@@ -45,7 +45,7 @@ async def require_few_items(body: bytes, name: str, items_max: int) -> None:
             items += 1
         if items >= items_max:
             raise MalformedRequest(
-                f"the body is not as it should be: `$.{name}` has more than {items_max} items",
+                f"`$.{name}` has more than {items_max} items",
                 hint="send them in several requests",
             )
         if number % _TOKENS_AT_ONCE == 0:

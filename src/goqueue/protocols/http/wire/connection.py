@@ -1,26 +1,26 @@
-"""One HTTP connection: requests are answered one after another, in the order in which they came.
+"""One HTTP connection: requests are answered one after another, in the order of their arrival.
 
 | limit                                                      | what happens                                   |
 |------------------------------------------------------------|------------------------------------------------|
 | too many connections                                       | closed at once                                 |
 | nothing arrives at first                                   | closed                                         |
 | a request arrives too slowly                               | 408, closed                                    |
-| no request for long                                        | closed, without a word                         |
-| headers larger than 64 KiB, body larger than the setting   | 431, 413, before it is kept; closed            |
-| no `Host`, two, or one that is not allowed; foreign `Origin` | 400, 403, before its body comes; closed      |
-| a `Content-Encoding`                                       | 415, before its body comes; closed             |
-| a URL of which 64 KiB have come without an end             | 431, closed                                    |
-| requests that come before the last one is answered         | wait in the socket, but for 64 KiB             |
-| many requests that come at once                            | are parsed 4 KiB at a time                     |
+| no request for long                                        | closed without a reply                         |
+| headers larger than 64 KiB, body larger than the setting   | 431, 413, before it is stored; closed          |
+| no `Host`, two, or a refused one; foreign `Origin`         | 400, 403, before the body arrives; closed      |
+| a `Content-Encoding`                                       | 415, before the body arrives; closed           |
+| a URL longer than 64 KiB                                   | 431, closed                                    |
+| requests that arrive before the last one is answered       | wait in the socket, except for 64 KiB          |
+| many requests that arrive at once                          | are parsed 4 KiB at a time                     |
 | a body in very many small chunks                           | 400, closed                                    |
-| more than 512 KiB at once                                  | the rest is read once others had their turns   |
-| many requests that come at once                            | others have their turns in between             |
+| more than 512 KiB at once                                  | the rest is read after other connections       |
+| many requests that arrive at once                          | other connections have turns in between        |
 | replies that are not read                                  | closed                                         |
 
-Requests run as tasks of the listener. A request whose client leaves is cancelled: what must not stop half-way is shielded
-by the operation itself. One that closes only its own side of the connection has left, too: nobody could tell the two
-apart. A refusal is sent before the request has been read to its end; what is left of it is read and thrown away for a
-while, since closing at once could destroy the reply on its way.
+Requests run as tasks of the listener. If the client disconnects, its request is cancelled; an operation that must not
+stop half-way shields itself. A client that closes only its sending side has disconnected as well: the two look alike.
+A refusal is sent before the request has arrived completely. The rest is read and discarded for a while, since closing
+at once could destroy the reply on its way.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ if TYPE_CHECKING:
 
 _HELD_BYTES_MAX = 64 * 1024
 SLICE_BYTES = 4 * 1024
-"""How much is parsed at a time: it may be a hundred requests. The rest of a body of known size is taken at once."""
+"""How much is parsed at a time: this may be a hundred requests. The rest of a body of known size is read at once."""
 
 TURN_BYTES = 512 * 1024
-"""How much of one connection is read before others have a turn."""
+"""How much of one connection is read before other connections have a turn."""
 
 TURN_S = 0.0003
-"""How long requests of one connection that came at once are answered before others have a turn."""
+"""How long pipelined requests of one connection are answered before other connections have a turn."""
 
-# Slower than this no body may arrive: it would hold its place for hours.
+# A body that arrives more slowly would hold its connection for hours.
 _BODY_BYTES_PER_S_MIN = 1024
 # Up to here copying is cheaper than a second write.
 _JOINED_BYTES_MAX = 64 * 1024
 _LINGER_S = 2.0
-# Their messages quote the client, and reasons have to be few.
+# Their messages quote the client, but there must be few reasons.
 _FOREIGN: Mapping[type[GoQueueError], str] = {
     HostNotAllowed: "the Host of a request is not allowed",
     OriginNotAllowed: "the Origin of a request is not allowed",
@@ -75,7 +75,7 @@ class HttpConnection(asyncio.Protocol):
         self._caller = Caller("http")
         self._agent = b""
         self._reader = RequestReader(listener.limits.http_body_bytes_max, listener.hosts)
-        # Requests that are whole, and bytes that were not looked at: both wait for the request before to be answered.
+        # Complete requests, and unparsed bytes: both wait until the request before is answered.
         self.waiting: deque[Request] = deque()
         self._held = bytearray()
         self._task: asyncio.Task[None] | None = None
@@ -89,14 +89,14 @@ class HttpConnection(asyncio.Protocol):
         self._end_timer: asyncio.TimerHandle | None = None
         self._is_admitted = False
         self._is_unread = False
-        # What was read of the budget for one turn, and whether that is spent.
+        # How much of the budget of a turn was read, and whether it is spent.
         self._turn_bytes = 0
         self._turn_began_s = 0.0
         self._is_spent = False
         self._is_paused = False
-        # Nothing more is read, and what was read before is the last that is answered.
+        # Nothing more is read; requests that were read before are still answered.
         self._is_ending = False
-        # What comes behind that is no request, and is thrown away.
+        # The bytes that follow are not a request, and are discarded.
         self._is_faulty = False
 
     # -- what the transport calls
@@ -163,7 +163,7 @@ class HttpConnection(asyncio.Protocol):
         return self._task is not None or bool(self.waiting)
 
     def _end_turn(self) -> None:
-        """Do no more until all others who have something to do have had their turns."""
+        """Pause until all other busy connections have had a turn."""
         self._is_spent = True
         self._listener.limiter.neighbours.give_way(self._begin_turn)
 
@@ -175,7 +175,7 @@ class HttpConnection(asyncio.Protocol):
         self._go_on()
 
     def _pace(self) -> None:
-        """Read no more while too much waits, or until others had a turn."""
+        """Stop reading while too much waits, or until other connections have had a turn."""
         must_pause = self._is_spent or (len(self._held) > _HELD_BYTES_MAX and not self._is_ending)
         if must_pause is not self._is_paused and not self._transport.is_closing():
             self._is_paused = must_pause
@@ -185,7 +185,7 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _read(self, data: bytes) -> None:
-        """Read requests until some are whole; what follows them is held."""
+        """Parse until some requests are complete; hold the bytes after them."""
         rest = memoryview(data)
         while rest and not self.waiting and not self._is_ending:
             size = max(self._reader.body_bytes_left, SLICE_BYTES)
@@ -210,11 +210,11 @@ class HttpConnection(asyncio.Protocol):
         if fault is not None:
             self._refuse(fault)
         elif reader.is_arriving:
-            # Not for other bytes: empty lines between requests are allowed, and would keep a connection for ever.
+            # Not for other bytes: empty lines between requests are allowed, and would keep a connection open forever.
             self._timeouts.expects_rest(reader.arrived_bytes)
 
     def _go_on(self) -> None:
-        """Do what is next, unless a request is being answered, or the replies before are not read."""
+        """Start the next request, unless one is being answered or the client does not read its replies."""
         if self._task is not None or self._is_unread or self._is_spent or self._transport.is_closing():
             return
         if not self.waiting and self._held:
@@ -241,7 +241,7 @@ class HttpConnection(asyncio.Protocol):
                 common += lines(cors_headers(request.origin))
             head, body = reply(answer, common, is_last=is_last, is_for_head=request.method == "HEAD")
         except Exception:
-            # Endpoints let nothing through, so the reply could not be written.
+            # Endpoints raise nothing, so the reply could not be written.
             self.abort()
             raise
         if len(body) < _JOINED_BYTES_MAX:
@@ -258,7 +258,7 @@ class HttpConnection(asyncio.Protocol):
         self._go_on()
 
     def _caller_of(self, request: Request) -> Caller:
-        """Return the caller, with the User-Agent of a request: most clients send the same with every one."""
+        """Return the caller, with the User-Agent of a request; most clients always send the same one."""
         agent = next((value for name, value in request.headers if name == b"user-agent"), b"")
         if agent != self._agent:
             self._agent = agent
@@ -268,33 +268,33 @@ class HttpConnection(asyncio.Protocol):
     # -- the end
 
     def finish(self) -> None:
-        """Answer what has arrived, and close the connection then."""
+        """Answer the requests that have arrived, then close the connection."""
         self._is_ending = True
         self._held.clear()
         self._go_on()
 
     def abort(self) -> None:
-        """Close the connection now; what was not sent is lost."""
+        """Close the connection now; unsent bytes are lost."""
         self._transport.abort()
 
     def _time_out(self, reason: TimeoutReason) -> None:
         if reason is TimeoutReason.SLOW:
             self._refuse(RequestTimeout("a request took too long to arrive"))
         elif reason is TimeoutReason.IDLE:
-            # Clients expect that of kept connections, and open another one.
+            # Clients expect this of idle connections, and open another one.
             self._close()
         elif not self._transport.is_closing():
             self._listener.limiter.note_dropped(reason, self._caller.address)
             self.abort()
 
     def _refuse(self, error: GoQueueError) -> None:
-        """Answer what has arrived of a request with an error, and close the connection."""
+        """Answer an incomplete request with an error, and close the connection."""
         if self._is_ending or self._transport.is_closing():
             return
         self._is_ending = self._is_faulty = True
         self._timeouts.expects_nothing()
         if self._is_answering():
-            # The error is in what follows good requests, which get their replies.
+            # The error comes after valid requests, which get their replies.
             return
         reason = _FOREIGN.get(type(error))
         if reason is None:
@@ -305,14 +305,14 @@ class HttpConnection(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Close the connection for writing, and soon for good."""
+        """Close the sending side of the connection, and soon the connection."""
         if self._end_timer is None:
             if self._transport.can_write_eof():
                 self._transport.write_eof()
             self._end_timer = self._listener.loop.call_later(_LINGER_S, self.abort)
 
     def _close(self) -> None:
-        """Close the connection once all is sent; whoever does not read that is not waited for without end."""
+        """Close the connection once all is sent, or after a while if the client does not read."""
         if self._end_timer is None:
             self._transport.close()
             timeout_s = self._listener.limits.slow_reader_timeout_ms / 1000

@@ -1,6 +1,6 @@
-"""One path: requests are read, checked and handed to the handler of their route, and answered.
+"""The endpoint of one path: decodes and checks a request, calls the handler of its route, and makes the answer.
 
-The edge of the HTTP room: every error ends here as a problem document, and those that nobody expected are reported.
+This is the edge of HTTP: every error ends here as a problem document, and unexpected ones are reported.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from goqueue.model.request_limits import MESSAGES_MAX
 from goqueue.protocols.http.calls import JSON, Answer, Context, Services
 from goqueue.protocols.http.route import Route
 from goqueue.protocols.http.wire.bodies import ITEMS_BEGIN_WITH, require_few_items
-from goqueue.protocols.http.wire.choices import shape_hint
+from goqueue.protocols.http.wire.hints import malformed_request, suggested_hint
 from goqueue.protocols.http.wire.problems import MEDIA_TYPE, MethodNotAllowed, UnsupportedMediaType, unexpected_problem
 from goqueue.protocols.http.wire.redaction import is_loopback, without_directory
 from goqueue.protocols.http.wire.reply import encoded, refusal
 from goqueue.protocols.http.wire.requests import Request
-from goqueue.protocols.http.wire.suggestions import suggested_hint
 from goqueue.seams.sink import Event, Severity
 
 _QUERY_BYTES_MAX = 8 * 1024
 _JSON = JSON.encode()
-# Fewer bytes cannot hold too many items.
+# A smaller body cannot hold too many items.
 _UNSUSPICIOUS_BYTES = 2 * MESSAGES_MAX
-# What stands in a path for bytes that are not UTF-8.
+# The replacement character for bytes of a path that are not UTF-8.
 _UNREADABLE = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequestFailed(Event):
-    """A request met an error that nobody expected; it was answered with status 500."""
+    """A request raised an unexpected error; it was answered with status 500."""
 
     severity: ClassVar[Severity] = Severity.ERROR
     address: str
@@ -62,13 +61,13 @@ class Endpoint:
 
     @property
     def methods(self) -> Sequence[str]:
-        """The methods that the path takes."""
+        """The methods of this path."""
         return list(self._by_method)
 
     async def answer(
         self, caller: Caller, request: Request, prefix: str, variables: Mapping[str, str]
     ) -> Answer[object]:
-        """Return what is answered to a request, which has come below a prefix, with these variables in its path."""
+        """Answer a request; `prefix` is what its path begins with, `variables` are the named parts of its path."""
         try:
             route = self._by_method.get(request.method)
             if route is None:
@@ -83,13 +82,13 @@ class Endpoint:
             return self._told(caller, answer)
         except GoQueueError as error:
             return self._told(caller, refusal(error, request.path, hint=suggested_hint(self._services.broker, error)))
-        except Exception as error:  # noqa: BLE001 - the edge of a request: whatever broke must not touch others
+        except Exception as error:  # noqa: BLE001 - the edge of a request: a failure must not affect others
             asked = f"{request.method} {request.path}"
             self._services.broker.core.sink.emit(HttpRequestFailed(caller.address, asked, repr(error)))
             return Answer(unexpected_problem(request.path), 500, MEDIA_TYPE)
 
     def _told(self, caller: Caller, answer: Answer[object]) -> Answer[object]:
-        """Return an answer as bytes; other machines are not told where the data directory is."""
+        """Encode an answer; replies to other machines do not contain the path of the data directory."""
         told = encoded(answer)
         if isinstance(told.value, bytes) and self._directory in told.value and not is_loopback(caller.host):
             without_directory(answer.value, self._services.broker.core.directory)
@@ -107,22 +106,21 @@ class Endpoint:
         try:
             return self._decoders[route.name].decode(body)
         except msgspec.ValidationError as error:
-            hint = shape_hint(error, route.request)
-            raise MalformedRequest(f"the body is not as it should be: {error}", hint=hint) from None
+            raise malformed_request("body", error, route.request) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise MalformedRequest(f"the body is no JSON: {error}") from None
+            raise MalformedRequest(f"the body is not JSON: {error}") from None
         except RecursionError:
             raise MalformedRequest("the body is nested too deeply") from None
 
 
 def _list_of(route: Route) -> str:
-    """Return the list that a route takes in large numbers; empty if there is none."""
+    """Return the field of a route that may be a long list; empty if there is none."""
     fields = () if route.request is None else route.request.__struct_fields__
     return next((name for name in ITEMS_BEGIN_WITH if name in fields), "")
 
 
 def _require_text(request: Request) -> None:
-    """Refuse a path that is not UTF-8: what cannot be read became one sign, so different names would be the same."""
+    """Refuse a path that is not UTF-8: with replacement characters, different names would be equal."""
     if _UNREADABLE in request.path:
         try:
             unquote_to_bytes(request.raw_path).decode()
@@ -131,9 +129,9 @@ def _require_text(request: Request) -> None:
 
 
 def _require_json(request: Request) -> None:
-    """Refuse a body that does not say that it is JSON.
+    """Refuse a body without the media type of JSON.
 
-    A web page of anybody can make a browser send any other kind of body here, without being asked.
+    Any web page can make a browser send other media types here without a preflight request.
     """
     for name, value in request.headers:
         if name == b"content-type":
@@ -151,18 +149,17 @@ def _query(route: Route, query_string: bytes) -> object:
     if not query_string and route.request is None:
         return None
     if len(query_string) > _QUERY_BYTES_MAX:
-        raise MalformedRequest(f"the query has {len(query_string)} bytes, at most {_QUERY_BYTES_MAX} are taken")
+        raise MalformedRequest(f"the query has {len(query_string)} bytes, and may have at most {_QUERY_BYTES_MAX}")
     try:
         pairs = parse_qsl(query_string.decode(), keep_blank_values=True, errors="strict")
     except ValueError:
         raise MalformedRequest("the query is not UTF-8") from None
     given: dict[str, Any] = dict(pairs)
     if len(given) < len(pairs):
-        raise MalformedRequest("a parameter of the query is given twice")
+        raise MalformedRequest("the query has a parameter twice")
     if route.request is None:
-        raise MalformedRequest(f"the query has {', '.join(map(repr, given))[:200]}, but none is taken here")
+        raise MalformedRequest(f"this path takes no query, and got {', '.join(map(repr, given))[:200]}")
     try:
         return msgspec.convert(given, route.request, strict=False)
     except msgspec.ValidationError as error:
-        hint = shape_hint(error, route.request)
-        raise MalformedRequest(f"the query is not as it should be: {error}", hint=hint) from None
+        raise malformed_request("query", error, route.request) from None

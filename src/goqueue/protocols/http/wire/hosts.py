@@ -1,9 +1,9 @@
-"""Which `Host` and `Origin` a request may have: the HTTP port's protection against DNS rebinding and foreign pages.
+"""Checks `Host` and `Origin` of requests: protection against DNS rebinding and foreign web pages.
 
-There is no authentication, so a web page that reaches the port could do everything. A page reaches it by a name: it
-gives its own name the broker's address (DNS rebinding) and sends that name as `Host`, or it calls the broker's address
-and sends its own `Origin`. So names are served only if they are listed. An IP address as `Host` is always served: no
-DNS server decides where a browser connects for it.
+There is no authentication, so a web page that reaches the port could do everything. A page either points its own name
+to the broker's address (DNS rebinding) and sends that name as `Host`, or it calls the broker's address and sends its
+own `Origin`. So only listed names are served. An IP address as `Host` is always served: no DNS server decides where a
+browser connects for it.
 
 | request has                                    | outcome                                        |
 |------------------------------------------------|------------------------------------------------|
@@ -30,12 +30,12 @@ ANY = "*"
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?")
 _ORIGIN = re.compile(rf"(?P<scheme>https?)://{_HOST.pattern}", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
-# Browsers ask again after this time whether an origin may do what it asked for.
+# Browsers repeat a preflight request after this time.
 _PREFLIGHT_AGE_S = 600
 
 
 class HostNotAllowed(Invalid):
-    """The Host of the request is none that this broker is known by."""
+    """The Host of the request is not an allowed name of this broker."""
 
     code = "host_not_allowed"
 
@@ -57,17 +57,17 @@ class HostPolicy:
         self._origins = {_normal_origin(origin) for origin in origins}
 
     def require_host(self, host: bytes) -> None:
-        """Raise HostNotAllowed if a request for this `Host` is not served, MalformedRequest if it is none."""
+        """Raise HostNotAllowed if this `Host` is not served, MalformedRequest if it is invalid."""
         text = host.decode("latin-1")
         parts = _HOST.fullmatch(text)
         if parts is None:
-            raise MalformedRequest("the Host header is not a host name or IP address with an optional port")
+            raise MalformedRequest("the Host header is not a host name or an IP address, with an optional port")
         name = parts["name"]
         is_bracketed = name.startswith("[")
         if _is_address(name[1:-1] if is_bracketed else name, is_bracketed=is_bracketed):
             return
         if is_bracketed:
-            raise MalformedRequest("the Host header has brackets around something that is no IPv6 address")
+            raise MalformedRequest("the brackets in the Host header do not contain an IPv6 address")
         if not self._is_any_host and name.lower().rstrip(".") not in self._names:
             raise HostNotAllowed(
                 f"the Host {quoted(name)} is not allowed",
@@ -78,7 +78,7 @@ class HostPolicy:
     def foreign_origin(self, origin: bytes, host: bytes | None) -> bytes:
         """Return an `Origin` that gets CORS headers, or nothing if the page is the broker's own.
 
-        OriginNotAllowed if it is neither configured nor that of `host`.
+        Raise OriginNotAllowed if it is neither configured nor that of `host`.
         """
         text = origin.decode("latin-1")
         normal = _normal_origin(text)
@@ -98,7 +98,7 @@ def cors_headers(origin: bytes) -> Sequence[tuple[bytes, bytes]]:
 
 
 def preflight_headers(methods: Sequence[str]) -> Sequence[tuple[bytes, bytes]]:
-    """Return the headers that tell a browser what pages of a configured origin may send."""
+    """Return the headers that tell a browser which requests pages of a configured origin may send."""
     return [
         (b"access-control-allow-methods", ", ".join(methods).encode()),
         (b"access-control-allow-headers", b"content-type"),
@@ -119,7 +119,7 @@ def _own_origin(origin: str, host: str) -> str:
 
 
 def _normal_origin(origin: str) -> str:
-    """Return an origin as it is compared: small letters, without the default port; empty if it is none."""
+    """Return an origin in lower case without the default port; empty if it is invalid."""
     parts = _ORIGIN.fullmatch(origin)
     if parts is None:
         return ""

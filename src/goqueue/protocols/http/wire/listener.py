@@ -1,4 +1,4 @@
-"""The HTTP listener's side of the house: what all its connections share, and how they end."""
+"""The HTTP listener: the state that its connections share, and how they end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from goqueue.protocols.http.wire.hosts import HostPolicy
 from goqueue.protocols.http.wire.reply import lines
 from goqueue.protocols.listener import ProtocolListener
 
-# Nothing that a browser gets from here is to be kept, or taken for something else than it says.
+# Browsers must not cache replies, or guess their media type.
 _HEADERS = [(b"server", b"goqueue"), (b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
 class HttpListener(ProtocolListener[HttpConnection]):
-    """Makes HTTP connections, and keeps what they share."""
+    """Makes HTTP connections, and holds their shared state."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class HttpListener(ProtocolListener[HttpConnection]):
         return HttpConnection(self)
 
     def common_headers(self) -> bytes:
-        """Return the lines that every reply has; one of them tells the time."""
+        """Return the header lines of every reply, with the current date."""
         second = self.broker.core.clock.now_ms() // 1000
         if second != self._second:
             self._second = second

@@ -1,7 +1,7 @@
-"""What goes wrong, as HTTP tells it: problem documents (RFC 9457), and the errors that only HTTP has.
+"""Problem documents (RFC 9457), and the errors that only HTTP has.
 
-The status comes from the one table of errors. `code` is stable and meant for programs; `type` leads to the page that
-explains it.
+The status comes from the one table of errors. `code` is stable and meant for programs; `type` links to its
+explanation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MethodNotAllowed(Invalid):
     code = "method_not_allowed"
 
     def __init__(self, method: str, allowed: Sequence[str]) -> None:
-        super().__init__(f"this path does not take {method}", hint=f"it takes {', '.join(allowed)}")
+        super().__init__(f"{method} is not allowed on this path", hint=f"use {', '.join(allowed)}")
         self.allowed = allowed
 
 
@@ -63,7 +63,7 @@ class RequestTimeout(Invalid):
 
 
 def problem_of(error: GoQueueError, instance: str) -> Problem:
-    """Return the document that tells an error; `instance` is the path of the request."""
+    """Return the problem document of an error; `instance` is the path of the request."""
     problem = Problem(
         type=f"/docs#{error.code}",
         title=title_of(error.code),
@@ -79,19 +79,19 @@ def problem_of(error: GoQueueError, instance: str) -> Problem:
 
 
 def unexpected_problem(instance: str) -> Problem:
-    """Return the document for an error that nobody expected; it tells nothing of it."""
+    """Return the problem document of an unexpected error, without its details."""
     return Problem(
         type=f"/docs#{INTERNAL_ERROR}",
         title=title_of(INTERNAL_ERROR),
         status=UNEXPECTED.http,
-        detail="the broker met an error that it did not expect, and has reported it",
+        detail="the broker met an unexpected error and has logged it",
         code=INTERNAL_ERROR,
         instance=instance,
     )
 
 
 def error_of(error: GoQueueError) -> MessageError:
-    """Return an error as a part of a reply."""
+    """Return an error as part of a reply."""
     told = MessageError(code=error.code, message=error.message, status=fault_of(error).http, hint=error.hint)
     if isinstance(error, OffsetOutOfRange):
         told.offset, told.start_offset, told.end_offset = error.offset, error.start, error.end
@@ -99,5 +99,5 @@ def error_of(error: GoQueueError) -> MessageError:
 
 
 def title_of(code: str) -> str:
-    """Return a code as a few words."""
+    """Return a code as words."""
     return code.replace("_", " ").capitalize()

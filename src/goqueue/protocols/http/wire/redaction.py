@@ -1,8 +1,8 @@
-"""Replies to other machines do not show where the data directory is.
+"""Removes the path of the data directory from replies to other machines.
 
-Errors of the disk and of logs name files with their whole path. A user on the same machine needs that; to others it
-only tells how the machine is laid out. For them the path of the data directory is cut off in texts that the broker has
-written; messages, keys and names that clients gave are left alone.
+Errors of the disk and of logs contain full paths. A user on the same machine needs them; to others they only reveal
+the layout of the machine. The path is cut off in texts that the broker wrote; messages, keys and names from clients
+stay unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TEXTS: Mapping[type[msgspec.Struct], Sequence[str]] = {
 
 @lru_cache(1024)
 def is_loopback(host: str) -> bool:
-    """Tell whether a peer is on this machine."""
+    """Return whether a peer is on this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -38,7 +38,7 @@ def is_loopback(host: str) -> bool:
 
 
 def without_directory(value: object, directory: PurePath) -> None:
-    """Cut the path of a directory off in the texts of a reply, in place; relative ones show nothing."""
+    """Cut the path of a directory off in the texts of a reply, in place; relative paths reveal nothing."""
     if directory.is_absolute():
         _cut(value, f"{directory}/", str(directory))
 

@@ -1,4 +1,4 @@
-"""Replies as bytes."""
+"""Encodes replies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def lines(headers: Sequence[Header]) -> bytes:
-    """Return headers as they stand in a head."""
+    """Encode headers."""
     return b"".join([b"%s: %s\r\n" % header for header in headers])
 
 
 def reply(answer: Answer[object], common: bytes, *, is_last: bool, is_for_head: bool = False) -> tuple[bytes, bytes]:
-    """Return the head and the body of a reply; `common` are the lines that all have."""
+    """Return head and body of a reply; `common` are the header lines of all replies."""
     body = b""
     head = _STATUS_LINES[answer.status] + common
     if answer.headers:
@@ -38,14 +38,14 @@ def reply(answer: Answer[object], common: bytes, *, is_last: bool, is_for_head: 
 
 
 def encoded(answer: Answer[object]) -> Answer[object]:
-    """Return an answer whose value is bytes."""
+    """Return an answer with its value encoded."""
     if answer.value is None or isinstance(answer.value, bytes):
         return answer
     return Answer(_encode(answer.value), *answer[1:])
 
 
 def refusal(error: GoQueueError, path: str = "", *, hint: str = "") -> Answer[object]:
-    """Return the answer that tells an error, with its own hint or a better one."""
+    """Return the answer for an error, with its own hint or a better one."""
     problem = problem_of(error, path)
     problem.hint = hint or problem.hint
     headers = []

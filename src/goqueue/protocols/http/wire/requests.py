@@ -1,8 +1,7 @@
-"""Requests as they arrive: bytes in, whole requests out, and what forbids to read on.
+"""Parses requests: bytes in, complete requests out, or the error after which nothing more can be read.
 
-Knows HTTP/1.1 through httptools, and has limits for what a request may hold; refuses to know connections, time and
-what is asked for. A request is whole before anybody sees it, so nothing is decided about the half of one. What stands
-behind a body in chunks (trailers) is read and ignored.
+Knows HTTP/1.1 through httptools, and the limits of a request; knows nothing of connections, time and routes. Only
+complete requests come out. Trailers after a chunked body are read and ignored.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from goqueue.protocols.wrong_port import BEGIN_BYTES, HTTP, KAFKA, TLS, mismatch
 
 HEAD_BYTES_MAX = 64 * 1024
 CHUNKS_FREE = 1_000
-"""How many chunks of a body may be of any size."""
+"""How many chunks of a body may have any size."""
 
 CHUNK_BYTES_MIN = 64
-"""How many bytes the chunks of a body must have on average if there are more of them: each costs time by itself."""
+"""The minimum average size of the chunks of a body that has more of them: each chunk costs time."""
 
-# The headers that decide whether a request is read on.
+# The headers that decide whether to read the rest of a request.
 _JUDGED = frozenset({b"content-length", b"expect", b"host", b"origin", b"transfer-encoding", b"content-encoding"})
 
 Header = tuple[bytes, bytes]
 
 
 class Request(NamedTuple):
-    """One request; names of headers are in small letters. After the reply to the last one, the connection ends.
+    """One request; header names are in lower case. `is_last` closes the connection after the reply.
 
-    `origin` is that of a foreign web page that may call; empty for all other requests.
+    `origin` is that of a web page of another, allowed origin; empty for all other requests.
     """
 
     method: str
@@ -53,7 +52,7 @@ class RequestReader:
         self._body_bytes_max = body_bytes_max
         self._hosts = hosts or HostPolicy()
         self._host: bytes | None = None
-        # Clients send the same Host with every request, so it is looked at once.
+        # Clients send the same Host with every request, so it is checked once.
         self._accepted_host: bytes | None = None
         self._origin: bytes | None = None
         self._foreign_origin = b""
@@ -65,7 +64,7 @@ class RequestReader:
         self.arrived_bytes = 0
         self._is_in_head = self._is_asked_first = self._has_begun = False
         self._head_bytes = 0
-        # Since the body has grown last: what is neither that nor a header yet could grow without end.
+        # Bytes since the body grew last: incomplete headers and chunk sizes must not grow without limit.
         self._other_bytes = 0
         self._url = b""
         self._headers: list[Header] = []
@@ -75,20 +74,20 @@ class RequestReader:
 
     @property
     def is_asked_first(self) -> bool:
-        """Whether the client waits to be told that its body is wanted."""
+        """Whether the client waits for `100 Continue` before it sends the body."""
         return self._is_asked_first and not self._is_in_head
 
     @property
     def body_bytes_left(self) -> int:
-        """How many bytes of a body are still to come, as far as that is known: to read these costs little."""
+        """How many bytes of a body are still missing, if known: these are cheap to read."""
         return 0 if self._is_in_head or not self.is_arriving else max(self._content_bytes - self.arrived_bytes, 0)
 
     def go_on(self) -> None:
-        """Take note that the client was told so."""
+        """Note that `100 Continue` was sent."""
         self._is_asked_first = False
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take bytes; raises what is wrong with them, after which nothing more can be read."""
+        """Parse bytes; raise the error that they contain, after which nothing more can be read."""
         before = self.arrived_bytes
         self._other_bytes += len(data)
         try:
@@ -100,7 +99,7 @@ class RequestReader:
             if protocol in {KAFKA, TLS}:
                 hint = f"name the {KAFKA} port" if protocol == KAFKA else "use http:// in place of https://"
                 raise MalformedRequest(mismatch(protocol, HTTP), hint=hint) from None
-            raise MalformedRequest("what arrived is no HTTP request") from None
+            raise MalformedRequest("not an HTTP request") from None
         finally:
             self._has_begun = True
         if self.arrived_bytes != before or not self.is_arriving:
@@ -109,15 +108,15 @@ class RequestReader:
             raise _head_too_large()
 
     def take(self) -> list[Request]:
-        """Return the requests that are whole, in order; each of them once."""
+        """Return each complete request once, in order."""
         whole, self._whole = self._whole, []
         return whole
 
     def _parse(self, data: memoryview) -> None:
-        """Have bytes parsed; requests for another protocol are read as if they had not asked: so servers decline.
+        """Parse bytes, and ignore upgrades to another protocol: that is how a server declines them.
 
-        Many clients ask every server for HTTP/2. The parser takes what follows for that protocol and is of no use any
-        more.
+        Many clients offer HTTP/2 to every server. The parser takes what follows for that protocol, so a new parser
+        continues without the header.
         """
         while True:
             try:
@@ -129,7 +128,7 @@ class RequestReader:
                 return
             method = self._parser.get_method()
             if method == b"CONNECT":
-                raise MalformedRequest("this is no proxy")
+                raise MalformedRequest("this server is not a proxy")
             first = b"%s %s HTTP/%s\r\n" % (method, self._url, self._parser.get_http_version().encode())
             lines = [b"%s: %s\r\n" % header for header in self._headers if header[0] != b"upgrade"]
             self._parser = httptools.HttpRequestParser(self)
@@ -152,7 +151,7 @@ class RequestReader:
         self._has_transfer_encoding = False
 
     def on_url(self, url: bytes) -> None:
-        # One that has come whole is told by its endpoint that it is too long.
+        # The endpoint refuses a complete URL that is too long.
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:

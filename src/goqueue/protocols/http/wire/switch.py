@@ -1,7 +1,6 @@
-"""Which endpoint a path leads to.
+"""Finds the endpoint of a path.
 
-There are many patterns, and to try one after another takes longer than most requests take themselves. So what a path
-leads to is remembered, as long as others have not taken its place.
+Trying one pattern after another takes longer than most requests, so the results of recent paths are cached.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from goqueue.protocols.http.wire.reply import refusal
 from goqueue.protocols.http.wire.requests import Request
 
 _REMEMBERED = 1024
-# Whoever sends long paths pays for them.
+# Longer paths are not cached.
 _REMEMBERED_CHARS_MAX = 256
 
 
@@ -31,9 +30,9 @@ class _Way(NamedTuple):
 
 
 class Switch:
-    """All endpoints; each path is there below the prefix as well.
+    """All endpoints; each path is also available below the prefix.
 
-    In a path, `{name}` stands for one part of it; `free` are those names that stand for anything, slashes included.
+    In a path, `{name}` matches one segment; names in `free` match anything, slashes included.
     """
 
     def __init__(self, endpoints: Sequence[tuple[str, Endpoint]], prefix: str, free: Sequence[str] = ()) -> None:
@@ -42,11 +41,11 @@ class Switch:
         self._find_short = lru_cache(_REMEMBERED)(self._find)
 
     async def answer(self, caller: Caller, request: Request) -> Answer[object]:
-        """Return what is answered to a request."""
+        """Answer a request."""
         path = request.path
         way = self._find_short(path) if len(path) <= _REMEMBERED_CHARS_MAX else self._find(path)
         if way is None:
-            return refusal(UnknownPath(f"nothing is offered at {path[:200]!r}", hint="/docs lists what is"), path)
+            return refusal(UnknownPath(f"there is no path {path[:200]!r}", hint="see /docs for all paths"), path)
         endpoint, prefix, variables = way
         if request.origin and request.method == "OPTIONS":
             return Answer(None, 204, headers=preflight_headers(endpoint.methods))
@@ -63,7 +62,7 @@ class Switch:
 
 
 def _pattern(path: str, free: Sequence[str]) -> re.Pattern[str]:
-    """Return the pattern of a path; those of the table have nothing in them that a pattern would take for a sign."""
+    """Return the pattern of a path; the only special character in paths of routes is the dot."""
 
     def place(name: re.Match[str]) -> str:
         return f"(?P<{name[1]}>{'.*' if name[1] in free else '[^/]+'})"

@@ -21,24 +21,24 @@ _HINT = "write 500ms, 30s, 5m, 1h, 7d or a number of milliseconds"
 
 
 def wait_ms_of(given: str | int) -> int:
-    """Return how long to wait, in milliseconds; MalformedRequest if it is no duration, or too long."""
+    """Return how long to wait, in milliseconds; MalformedRequest if it is not a duration, or too long."""
     return _bounded(given, "wait", WAIT_MS_MAX, "60s")
 
 
 def delay_ms_of(given: str | int, name: str) -> int:
-    """Return how long a message waits; `name` is what the field is called."""
+    """Return the delay of a message in milliseconds; `name` is the name of the field."""
     return _bounded(given, name, DELAY_MS_MAX, duration_text(DELAY_MS_MAX))
 
 
 def visibility_ms_of(given: str | int, name: str) -> int:
-    """Return how long a lease lasts."""
+    """Return how long a lease lasts, in milliseconds."""
     return _bounded(given, name, VISIBILITY_MS_MAX, duration_text(VISIBILITY_MS_MAX))
 
 
 def _bounded(given: str | int, name: str, most_ms: int, most: str) -> int:
     is_written = given >= 0 if isinstance(given, int) else _WRITTEN.fullmatch(given) is not None
     if not is_written:
-        raise MalformedRequest(f"{name} is {quoted(given)}, which is no duration", hint=_HINT)
+        raise MalformedRequest(f"{name} is {quoted(given)}, which is not a duration", hint=_HINT)
     duration_ms = given if isinstance(given, int) else parse_duration_ms(given)
     if duration_ms > most_ms:
         raise MalformedRequest(f"{name} is {quoted(given)}, and may be at most {most}")
@@ -46,11 +46,11 @@ def _bounded(given: str | int, name: str, most_ms: int, most: str) -> int:
 
 
 def moment(timestamp_ms: int) -> str:
-    """Return a time as JSON has it."""
+    """Return a time in ISO 8601, in UTC with milliseconds."""
     text = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
 def seconds(duration_ms: int | None) -> float | None:
-    """Return a duration in seconds."""
+    """Return a duration in seconds, or None."""
     return None if duration_ms is None else duration_ms / 1000

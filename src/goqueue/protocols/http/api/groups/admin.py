@@ -1,4 +1,4 @@
-"""Groups by HTTP: which there are, what is known of each, their rebalances, and their end."""
+"""Groups by HTTP: list, describe and delete them, and show their rebalances."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OF_GROUPS = (InvalidGroup, UnknownGroup, CoordinatorUnavailable)
 
 
 class GroupSummary(msgspec.Struct):
-    """A group in a line; `lag` is how many messages it has not read at least, and null if that is not known."""
+    """A group in short; `lag` is a lower bound of its unread messages, null if unknown."""
 
     name: str
     kind: GroupKind
@@ -43,19 +43,19 @@ class GroupSummary(msgspec.Struct):
 
 
 class Groups(msgspec.Struct):
-    """All groups, in the order of their names; unless `complete`, those are missing whose log cannot be used."""
+    """All groups, sorted by name; unless `complete`, groups whose log cannot be used are missing."""
 
     groups: list[GroupSummary]
     complete: bool
 
 
 class GroupMember(msgspec.Struct, kw_only=True):
-    """A member: `assigned` is what it may read, `revoking` what it was asked to give back, `target` what it is to have.
+    """A member: `assigned` are its partitions, `revoking` those it has to give up, `target` its next assignment.
 
-    `state` tells how far it is in a rebalance: `none`, `pending_revoke` (it has to give back), `pending_assign` (it
-    waits for others), `complete` (it is done before others are). `silent_seconds` is how long ago it was heard,
-    `revoke_within_seconds` how long it may take to give back. Members of queue groups are Kafka's share consumers, and
-    all others that hold messages; `in_flight` is how many, and null in other groups.
+    `state` is its progress in a rebalance: `none`, `pending_revoke` (it has to give up partitions), `pending_assign`
+    (it waits for others), `complete` (others are not ready). `silent_seconds` is the time since its last heartbeat,
+    `revoke_within_seconds` its time left to give up partitions. Members of queue groups are Kafka's share consumers and
+    all other consumers with leased messages, counted by `in_flight`; it is null in other groups.
     """
 
     member_id: str
@@ -76,7 +76,7 @@ class GroupMember(msgspec.Struct, kw_only=True):
 
 
 class GroupRebalance(msgspec.Struct):
-    """Why partitions changed hands, how long it took, and how many did; without an end it is under way."""
+    """A rebalance: its reason, duration, and moved partitions; without an end it is in progress."""
 
     generation: int
     reason: str
@@ -87,10 +87,10 @@ class GroupRebalance(msgspec.Struct):
 
 
 class Group(msgspec.Struct, kw_only=True):
-    """A group with all that is known of it; `topics` is null if only its members know.
+    """A group; `topics` is null if only its members know them.
 
-    `lag` is how many messages it has not read, at least: partitions are left out in which nothing is committed. It is 0
-    only if everything is read, and null if nothing is known.
+    `lag` is a lower bound of its unread messages: it leaves out partitions without a committed offset. It is 0 only if
+    everything is read, and null if unknown.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Group(msgspec.Struct, kw_only=True):
 
 
 class RebalanceStats(msgspec.Struct):
-    """The rebalances of a group: how many there were, how many partitions they moved, and the last ten."""
+    """The number of a group's rebalances, of the partitions they moved, and the last ten."""
 
     group: str
     rebalance_count: int
@@ -118,7 +118,7 @@ class RebalanceStats(msgspec.Struct):
 
 
 class AllRebalanceStats(msgspec.Struct):
-    """The rebalances of all groups, and of each with the latest one."""
+    """The rebalances of all groups; each group with its latest one."""
 
     rebalance_count: int
     move_count: int
@@ -127,7 +127,7 @@ class AllRebalanceStats(msgspec.Struct):
 
 
 class CooperativeGroup(msgspec.Struct):
-    """A group whose broker assigns: each member with what it has and what it is to have."""
+    """A group whose broker assigns, with the current and target assignment of each member."""
 
     name: str
     state: GroupState
@@ -145,7 +145,7 @@ async def list_all(context: Context) -> Groups:
 
 @route("GET", "/groups/{group}", "groups.describe", errors=_OF_GROUPS)
 async def describe(context: Context) -> Group:
-    """Describe a group: its members, offsets with lag, and last rebalances."""
+    """Describe a group: members, offsets with lag, last rebalances."""
     view = await view_group(context.broker.groups, context.caller, context.group)
     offsets = [told_offset(each) for each in view.offsets]
     return Group(
@@ -169,28 +169,28 @@ async def describe(context: Context) -> Group:
     "DELETE", "/groups/{group}", "groups.delete", status=204, errors=(*_OF_GROUPS, GroupNotEmpty, *COORDINATOR_ERRORS)
 )
 async def delete(context: Context) -> None:
-    """Forget a group without members, and its offsets."""
+    """Delete a group without members, and its offsets."""
     await delete_group(context.broker.groups, context.caller, context.group)
 
 
 @route("GET", "/groups/{group}/cooperative", "groups.cooperative", errors=(*_OF_GROUPS, InconsistentProtocol))
 async def cooperative(context: Context) -> CooperativeGroup:
-    """Tell who has what, and is to have what, in a group whose broker assigns."""
+    """Show current and target assignments of a group whose broker assigns."""
     view = await view_group(context.broker.groups, context.caller, context.group)
     if view.kind is not GroupKind.CONSUMER:
-        raise InconsistentProtocol(f"the broker assigns no partitions of group {view.name!r}")
+        raise InconsistentProtocol(f"the broker does not assign the partitions of group {view.name!r}")
     return CooperativeGroup(view.name, view.state, view.epoch, view.assignor, _members(view))
 
 
 @route("GET", "/groups/{group}/rebalance/stats", "groups.rebalance_stats", errors=_OF_GROUPS)
 async def rebalance_stats(context: Context) -> RebalanceStats:
-    """Tell how often a group was rebalanced, why, and for how long."""
+    """Count a group's rebalances, with reasons and durations."""
     return _stats(await books_of(context.broker.groups, context.caller, context.group))
 
 
 @route("GET", "/rebalance/stats", "groups.all_rebalance_stats")
 async def all_rebalance_stats(context: Context) -> AllRebalanceStats:
-    """Tell how often groups were rebalanced, with the latest reason of each."""
+    """Count the rebalances of all groups, with the latest reason of each."""
     books = await all_books(context.broker.groups, context.caller)
     under_way = sum(1 for each in books if each.latest and each.latest[-1].ended_ms < 0)
     stats = [_stats(each._replace(latest=each.latest[-1:])) for each in books]
@@ -233,7 +233,7 @@ def _rebalance(each: Rebalance) -> GroupRebalance:
         reason=each.reason,
         began_at=moment(each.began_ms),
         ended_at=moment(each.ended_ms) if is_over else None,
-        # The clock on the wall may have been set in between.
+        # The wall clock may have been set in between.
         duration_seconds=seconds(max(each.ended_ms - each.began_ms, 0)) if is_over else None,
         moves=each.moves,
     )

@@ -1,8 +1,8 @@
-"""Members of groups by HTTP: join, stay, leave, and give partitions back.
+"""Members of groups by HTTP: join, heartbeat, leave, and give up partitions.
 
-The broker assigns the partitions, to these members and to Kafka clients of the same group alike. There are two ways to
-be a member. An *eager* one is told to join again whenever its group changes, and gives everything back by doing so. A
-*cooperative* one is told which partitions to give back, and keeps the others.
+The broker assigns the partitions, to these members and to Kafka clients of the same group alike. There are two kinds of
+members. An *eager* member has to join again whenever its group changes, and thereby gives up all partitions. A
+*cooperative* member gives up only the partitions that the broker asks for.
 """
 
 from __future__ import annotations
@@ -67,40 +67,46 @@ _Partitions = Annotated[list[GroupPartition], Meta(max_length=REQUEST_PARTITIONS
 
 
 class NewMember(msgspec.Struct, forbid_unknown_fields=True):
-    """A member that joins, or joins again under its id; without one it is given a new one."""
+    """A member that joins, or joins again with its id; without an id it gets a new one."""
 
     topics: Annotated[
         list[TopicName],
-        Meta(min_length=1, max_length=1000, description="What to read; topics that do not exist yet will be, later."),
+        Meta(min_length=1, max_length=1000, description="Topics to read. They need not exist yet."),
     ]
-    client_id: Annotated[str, Meta(max_length=200, description="How the member is shown to people.")] = "http"
+    client_id: Annotated[str, Meta(max_length=200, description="Display name of the member.")] = "http"
     member_id: MemberId | UnsetType = UNSET
     instance_id: (
-        Annotated[str, Meta(min_length=1, max_length=200, description="Keeps the place of a member that restarts.")]
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=200, description="Static membership: keeps the assignment across restarts."),
+        ]
         | UnsetType
     ) = UNSET
     assignor: (
-        Annotated[str, Meta(description="What the member votes for.", extra_json_schema={"enum": list(ASSIGNORS)})]
+        Annotated[
+            str,
+            Meta(description="The assignor that the member votes for.", extra_json_schema={"enum": list(ASSIGNORS)}),
+        ]
         | UnsetType
     ) = UNSET
     session_timeout: Annotated[
         str | int,
         Meta(
-            description=f"After how much silence a member is removed; always {_SESSION}.",
+            description=f"Time without heartbeats after which a member is removed; always {_SESSION}.",
             extra_json_schema={"enum": [_SESSION, SESSION_TIMEOUT_MS]},
         ),
     ] = _SESSION
 
 
 class Member(msgspec.Struct, forbid_unknown_fields=True):
-    """A member that is alive, and the generation that it knows."""
+    """A heartbeat of an eager member, with the generation that it knows."""
 
     member_id: MemberId
     generation: Generation
 
 
 class CooperativeMember(msgspec.Struct, forbid_unknown_fields=True):
-    """A member that is alive; what it says to own has not been given back, all else has. Without it, nothing has."""
+    """A heartbeat of a cooperative member. If `owned` is present, all other partitions are given up."""
 
     member_id: MemberId
     generation: Generation
@@ -108,7 +114,7 @@ class CooperativeMember(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class GivenBack(msgspec.Struct, forbid_unknown_fields=True):
-    """Partitions that a member was asked for, and does not work on any more."""
+    """Partitions that a member gives up, because the broker asked for them."""
 
     member_id: MemberId
     generation: Generation
@@ -116,20 +122,20 @@ class GivenBack(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LeavingMember(msgspec.Struct, forbid_unknown_fields=True):
-    """A member that leaves; one with an instance id can leave for a while, and keeps its partitions meanwhile."""
+    """A member that leaves. With an instance id it can leave `for_a_while`, and keeps its partitions."""
 
     member_id: MemberId
     for_a_while: bool = False
 
 
 class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which member is asked about."""
+    """Which member to describe."""
 
     member_id: MemberId
 
 
 class Membership(msgspec.Struct, kw_only=True):
-    """What an eager member is told: `rebalancing` means that it has to join again."""
+    """The state of an eager member: if `rebalancing`, it has to join again."""
 
     member_id: str
     generation: int
@@ -139,10 +145,10 @@ class Membership(msgspec.Struct, kw_only=True):
 
 
 class CooperativeMembership(msgspec.Struct, kw_only=True):
-    """What a cooperative member is told: what it may read, and what it has to give back.
+    """The state of a cooperative member: the partitions to read, and those to give up.
 
-    `pending_revoke`: it has to give back; `pending_assign`: it waits for what others have to give back; `complete`: it
-    has all that it is to have, others have not; `none`: nothing is under way.
+    `pending_revoke`: it has to give up partitions; `pending_assign`: it waits for partitions of others; `complete`: it
+    has its target assignment, others have not; `none`: no rebalance is in progress.
     """
 
     member_id: str
@@ -155,13 +161,13 @@ class CooperativeMembership(msgspec.Struct, kw_only=True):
 
 @route("POST", "/groups/{group}/join", "groups.join", errors=_OF_JOINING)
 async def join_eagerly(context: Context, request: NewMember) -> Membership:
-    """Join a group, or join again and give back all that one had."""
+    """Join a group as an eager member; joining again gives up all partitions."""
     return _eager(context, await _join(context, request))
 
 
 @route("POST", "/groups/{group}/join/cooperative", "groups.join_cooperatively", errors=_OF_JOINING)
 async def join_cooperatively(context: Context, request: NewMember) -> CooperativeMembership:
-    """Join a group as a member that gives back single partitions."""
+    """Join a group as a cooperative member, which gives up single partitions."""
     return _cooperative(context, await _join(context, request))
 
 
@@ -192,14 +198,12 @@ def _check_session(written: str | int) -> None:
     except Invalid:
         is_right = False
     if not is_right:
-        raise InvalidSessionTimeout(
-            f"a member is removed after {_SESSION} of silence", hint="leave session_timeout out"
-        )
+        raise InvalidSessionTimeout(f"session_timeout has to be {_SESSION}", hint="leave it out")
 
 
 @route("POST", "/groups/{group}/heartbeat", "groups.heartbeat", errors=_OF_MEMBERS)
 async def heartbeat_eagerly(context: Context, request: Member) -> Membership:
-    """Stay a member, and learn whether to join again."""
+    """Keep an eager member alive; the reply says whether to join again."""
     command = _heartbeat(context, request.member_id, request.generation)
     standing = await beat(context.broker.groups, context.caller, context.services.positions, command)
     told = _eager(context, standing)
@@ -210,7 +214,7 @@ async def heartbeat_eagerly(context: Context, request: Member) -> Membership:
 
 @route("POST", "/groups/{group}/heartbeat/cooperative", "groups.heartbeat_cooperatively", errors=_OF_MEMBERS)
 async def heartbeat_cooperatively(context: Context, request: CooperativeMember) -> CooperativeMembership:
-    """Stay a member, and learn what to give back and what is new."""
+    """Keep a cooperative member alive; the reply says what to give up and what is new."""
     owned = None if request.owned is UNSET else partitions_of(request.owned)
     command = _heartbeat(context, request.member_id, request.generation, owned)
     standing = await beat(context.broker.groups, context.caller, context.services.positions, command)
@@ -219,7 +223,7 @@ async def heartbeat_cooperatively(context: Context, request: CooperativeMember) 
 
 @route("POST", "/groups/{group}/revoke", "groups.revoke", errors=(*_OF_MEMBERS, Conflict))
 async def revoke(context: Context, request: GivenBack) -> CooperativeMembership:
-    """Give back partitions that one was asked for."""
+    """Give up partitions that the broker asked for."""
     command = _heartbeat(context, request.member_id, request.generation)
     partitions = partitions_of(request.partitions)
     services = context.services
@@ -238,7 +242,10 @@ async def leave_group(context: Context, request: LeavingMember) -> None:
 
 @route("GET", "/groups/{group}/assignment", "groups.assignment", errors=_OF_MEMBERS)
 async def assignment(context: Context, query: AssignmentQuery) -> CooperativeMembership:
-    """Tell what a member has, and how far it is in a rebalance."""
+    """Return the assignment of a member, and its progress in a rebalance.
+
+    This does not count as a heartbeat.
+    """
     standing = await standing_of(context.broker.groups, context.caller, context.group, query.member_id)
     return _cooperative(context, standing)
 

@@ -1,4 +1,4 @@
-"""Offsets of groups by HTTP: set them, look at them with what is unread, and move them."""
+"""Offsets of groups by HTTP: commit them, list them with lag, and move them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _OF_RESETS = (*_OF_GROUPS, GroupNotEmpty, UnknownTopic, UnknownPartition, *COORD
 
 
 class OffsetToCommit(msgspec.Struct, forbid_unknown_fields=True):
-    """The offset of the next message to read of a partition, with a note that is kept beside it."""
+    """The offset of the next message to read in a partition, with metadata."""
 
     topic: TopicName
     partition: PartitionIndex
@@ -78,7 +78,7 @@ class OffsetToCommit(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OffsetsToCommit(msgspec.Struct, forbid_unknown_fields=True):
-    """Offsets to set, by a member of the group in its generation, or by nobody's while the group has no members."""
+    """Offsets to commit: by a member with its generation, or without either while the group has no members."""
 
     offsets: Annotated[list[OffsetToCommit], Meta(min_length=1, max_length=MESSAGES_MAX)]
     member_id: MemberId | UnsetType = UNSET
@@ -86,7 +86,7 @@ class OffsetsToCommit(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CommitResult(msgspec.Struct):
-    """What became of one offset."""
+    """The result of one offset."""
 
     topic: str
     partition: int
@@ -94,13 +94,13 @@ class CommitResult(msgspec.Struct):
 
 
 class CommitResults(msgspec.Struct):
-    """What became of each offset, in the order of the request."""
+    """The result of each offset, in the order of the request."""
 
     results: list[CommitResult]
 
 
 class GroupOffsets(msgspec.Struct):
-    """How far a group is in each partition, and altogether, as far as that is known."""
+    """The offset and lag of a group in each partition, and the total, as far as known."""
 
     group: str
     lag: int | None
@@ -112,7 +112,7 @@ _GroupPartitions = Annotated[list[GroupPartition], Meta(min_length=1, max_length
 
 
 class OffsetsReset(msgspec.Struct, forbid_unknown_fields=True):
-    """Where to move the offsets of a group, and which: those of `topics` and `partitions`, or else all that it has."""
+    """Where to move the offsets of a group: those of `topics` and `partitions`, or all."""
 
     to: ResetTarget
     offset: Offset | UnsetType = UNSET
@@ -120,13 +120,13 @@ class OffsetsReset(msgspec.Struct, forbid_unknown_fields=True):
     group: GroupName | UnsetType = UNSET
     topics: Annotated[list[TopicName], Meta(min_length=1, max_length=1000)] | UnsetType = UNSET
     partitions: _GroupPartitions | UnsetType = UNSET
-    dry_run: Annotated[bool, Meta(description="Only tell what would happen.")] = False
+    dry_run: Annotated[bool, Meta(description="Show the effect, and change nothing.")] = False
 
 
 class OffsetMove(msgspec.Struct, kw_only=True):
-    """Where an offset was and where it is now, or would be; and how many messages that skips, or reads again.
+    """The move of one offset: before, after, and how many messages that skips or reads again.
 
-    `unread` is how many messages are to be read from there.
+    `unread` is how many messages follow the new offset.
     """
 
     topic: str
@@ -140,7 +140,7 @@ class OffsetMove(msgspec.Struct, kw_only=True):
 
 
 class OffsetMoves(msgspec.Struct):
-    """What a reset has done to each partition, or would do."""
+    """The effect of a reset on each partition."""
 
     group: str
     dry_run: bool
@@ -151,9 +151,9 @@ class OffsetMoves(msgspec.Struct):
     "POST", "/groups/{group}/offsets", "groups.commit", other_statuses=item_statuses(_OF_COMMITS), errors=_OF_COMMITS
 )
 async def commit(context: Context, request: OffsetsToCommit) -> Answer[CommitResults]:
-    """Set offsets of a group, each with a result of its own."""
+    """Commit offsets of a group; each has its own result."""
     if (request.member_id is UNSET) is not (request.generation is UNSET):
-        raise MalformedRequest("a member says its id and its generation", hint="give both, or neither")
+        raise MalformedRequest("member_id and generation belong together", hint="give both, or neither")
     offsets = [
         NewOffset(TopicPartition(each.topic, each.partition), CommittedOffset(each.offset, metadata=each.metadata))
         for each in request.offsets
@@ -174,7 +174,7 @@ async def commit(context: Context, request: OffsetsToCommit) -> Answer[CommitRes
 
 @route("GET", "/groups/{group}/offsets", "groups.offsets", errors=_OF_GROUPS)
 async def show(context: Context) -> GroupOffsets:
-    """Tell how far a group is in each partition, and what it has not read."""
+    """Return a group's offset and lag in each partition."""
     view = await view_group(context.broker.groups, context.caller, context.group)
     offsets = [told_offset(each) for each in view.offsets]
     return GroupOffsets(view.name, total_lag(each.lag for each in view.offsets), greatest_lag_seconds(offsets), offsets)
@@ -188,7 +188,7 @@ async def show(context: Context) -> GroupOffsets:
     errors=_OF_RESETS,
 )
 async def reset(context: Context, request: OffsetsReset) -> Answer[OffsetMoves]:
-    """Move the offsets of a group without members, or tell what that would do."""
+    """Move the offsets of a group without members; a dry run shows the effect."""
     wanted = _wanted(context.group, request)
     carry_out = plan_reset if request.dry_run else reset_offsets
     moves = await carry_out(context.broker.groups, context.caller, wanted)
@@ -203,7 +203,7 @@ def _wanted(group: str, request: OffsetsReset) -> Reset:
         (ResetTarget.GROUP, request.group),
     ):
         if (value is not UNSET) is not (request.to is target):
-            raise MalformedRequest(f"{target} is given if, and only if, to is {str(target)!r}")
+            raise MalformedRequest(_mismatch(request.to, target))
     return Reset(
         group=group,
         target=request.to,
@@ -213,6 +213,12 @@ def _wanted(group: str, request: OffsetsReset) -> Reset:
         topics=None if request.topics is UNSET else request.topics,
         partitions=None if request.partitions is UNSET else sorted(partitions_of(request.partitions)),
     )
+
+
+def _mismatch(to: ResetTarget, target: ResetTarget) -> str:
+    if to is target:
+        return f"to={str(to)!r} needs `{target}`"
+    return f"`{target}` needs to={str(target)!r}"
 
 
 def _timestamp(written: int | str) -> int:
@@ -236,7 +242,7 @@ def _told(move: Move) -> OffsetMove:
 
 
 def _status(errors: list[MessageError | UnsetType]) -> int:
-    """Return the status of a reply with a result each: that of the first if all have failed."""
+    """Return the status of a reply with one result each: if all failed, that of the first error."""
     failures = [each for each in errors if isinstance(each, MessageError)]
     if not failures:
         return 200

@@ -1,4 +1,4 @@
-"""Messages for members of groups by HTTP."""
+"""Polling messages by HTTP, as a member of a group."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ _SEEK_PATTERN = f"^({_SEEK}(,{_SEEK})*)?$"
 
 
 class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Who polls, for how much, and how long to wait if there is nothing yet."""
+    """The member that polls, how much to return, and how long to wait for a message."""
 
     member_id: MemberId
     generation: Generation
-    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="How many messages at most.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="Maximum number of messages.")] = 100
     wait: Annotated[str, Meta(pattern=WAIT_PATTERN, description="How long to wait for a message, up to 60s.")] = "0"
     max_bytes: Annotated[
         str,
-        Meta(pattern=BYTES_PATTERN, description="How many bytes of keys and values; one message always comes."),
+        Meta(pattern=BYTES_PATTERN, description="Maximum bytes of keys and values; at least one message is returned."),
     ] = "1MiB"
-    auto_commit: Annotated[bool, Meta(description="Commit first what the polls before have brought.")] = False
+    auto_commit: Annotated[bool, Meta(description="First commit the messages of earlier polls.")] = False
     reset: Annotated[
-        StartAt, Meta(description="Where to begin in a partition without a committed offset, or with one that is gone.")
+        StartAt, Meta(description="Where to start in a partition whose committed offset is missing or out of range.")
     ] = StartAt.EARLIEST
     after: (
         Annotated[
@@ -62,7 +62,7 @@ class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
             Meta(
                 ge=0,
                 le=OFFSET_MAX,
-                description="The number of the last poll whose reply has arrived; one that was lost comes again.",
+                description="The number of the last poll whose reply arrived; a lost reply is sent again.",
             ),
         ]
         | UnsetType
@@ -71,17 +71,17 @@ class PollQuery(msgspec.Struct, forbid_unknown_fields=True):
         str,
         Meta(
             pattern=_SEEK_PATTERN,
-            description="Where to go on in the member's partitions: TOPIC:PARTITION:OFFSET, with commas in between.",
+            description="Where to continue in the member's partitions: TOPIC:PARTITION:OFFSET, separated by commas.",
         ),
     ] = ""
     isolation: Annotated[
         Literal["read_committed", "read_uncommitted"],
-        Meta(description="Whether messages of transactions are left out that have not committed."),
+        Meta(description="read_committed leaves out messages of transactions that have not committed."),
     ] = "read_committed"
 
 
 class NextOffset(msgspec.Struct):
-    """What to commit for a partition once its messages are done, if it has any here."""
+    """The offset to commit for a partition once its messages are processed."""
 
     topic: str
     partition: int
@@ -89,13 +89,12 @@ class NextOffset(msgspec.Struct):
 
 
 class PolledMessages(msgspec.Struct, kw_only=True):
-    """Messages of the member's partitions, each partition's in order; `offsets` is what to commit when they are done.
+    """Messages of the member's partitions, in order per partition; `offsets` is what to commit after processing them.
 
-    `poll` is the number of this reply, for `after`. `rebalancing` means that the member should send a heartbeat.
-    `offsets` has all partitions whose offset was not told by the replies before, also those without messages. If it
-    `has_forgotten`, the broker knows nothing of the polls before (`after`), and has begun at the committed offsets, or
-    at `reset`; a member that was elsewhere says so (`seek`). Of `errors`, `offset_out_of_range` is told of partitions
-    that have nothing where it was to go on: they are read from `reset` on.
+    `poll` is the number of this reply, for `after`. If `rebalancing`, the member should send a heartbeat. `offsets`
+    has all partitions whose offset is new to the member, also those without messages. If it `has_forgotten`, the
+    broker does not know the earlier polls, and started at the committed offsets or at `reset`: a member that was
+    elsewhere has to `seek`. Partitions with the error `offset_out_of_range` are read from `reset` on.
     """
 
     poll: int
@@ -109,7 +108,7 @@ class PolledMessages(msgspec.Struct, kw_only=True):
 
 @route("GET", "/groups/{group}/poll", "groups.poll", errors=(*_OF_MEMBERS, StaleMemberEpoch, Conflict))
 async def poll(context: Context, query: PollQuery) -> PolledMessages:
-    """Read messages of the partitions that a member has, and wait for them if there are none yet."""
+    """Read messages of a member's partitions; wait for one if there is none."""
     wanted = Poll(
         group=context.group,
         member_id=query.member_id,

@@ -1,4 +1,4 @@
-"""What several calls about groups have in common: names, partitions, moments, and how far a group is."""
+"""Replies that several routes of groups share: partitions, offsets and lag."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GroupPartition(msgspec.Struct, forbid_unknown_fields=True, order=True):
 
 
 class PartitionError(msgspec.Struct):
-    """Why a partition could not be read while others may have been."""
+    """The error of one partition; others may have succeeded."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class PartitionError(msgspec.Struct):
 
 
 class Owner(msgspec.Struct):
-    """The member that has a partition."""
+    """The member that a partition is assigned to."""
 
     member_id: str
     client_id: str
@@ -48,12 +48,12 @@ class Owner(msgspec.Struct):
 
 
 class GroupOffset(msgspec.Struct, kw_only=True):
-    """How far a group is in a partition: `lag` in messages up to the end, `lag_seconds` the age of the oldest of them.
+    """A group's offset in a partition. `lag` counts unread messages, `lag_seconds` is the age of the oldest one.
 
-    What is not known is null: nothing was committed, or the age cannot be found. A partition that cannot be used has
-    an error instead. `lost` is how many offsets were deleted before they were read, `retention_left_seconds` how long
-    until retention deletes more of them; `retention_risk` says whether that is soon (`near`), has happened (`lost`), or
-    would have happened if they were not held back (`held`).
+    Unknown values are null: nothing was committed, or the age cannot be found. A partition that cannot be used has an
+    error instead. `lost` counts offsets that were deleted unread; retention deletes the next ones after
+    `retention_left_seconds`. `retention_risk`: `near` if that is soon, `lost` if it has happened, `held` if only the
+    group holds retention back.
     """
 
     topic: str
@@ -73,22 +73,22 @@ class GroupOffset(msgspec.Struct, kw_only=True):
 
 
 def partitions_of(given: Iterable[GroupPartition]) -> frozenset[TopicPartition]:
-    """Return partitions as the broker names them."""
+    """Return partitions as values of the broker."""
     return frozenset(TopicPartition(each.topic, each.partition) for each in given)
 
 
 def told(partitions: Iterable[TopicPartition]) -> list[GroupPartition]:
-    """Return partitions in order, as JSON has them."""
+    """Return partitions for a reply, sorted."""
     return [GroupPartition(*each) for each in sorted(partitions)]
 
 
 def told_errors(errors: Iterable[tuple[TopicPartition, GoQueueError]]) -> list[PartitionError]:
-    """Return errors of partitions in order, as JSON has them."""
+    """Return errors of partitions for a reply, sorted."""
     return [PartitionError(*each, error_of(error)) for each, error in sorted(errors, key=lambda pair: pair[0])]
 
 
 def told_offset(view: OffsetView) -> GroupOffset:
-    """Return how far a group is in a partition, as JSON has it."""
+    """Return a group's offset in a partition for a reply."""
     committed, lag = view.committed, view.lag
     return GroupOffset(
         topic=view.partition.topic,
@@ -102,7 +102,7 @@ def told_offset(view: OffsetView) -> GroupOffset:
         retention_risk=lag.risk.danger,
         retention_left_seconds=seconds(lag.risk.left_ms),
         metadata="" if committed is None else committed.metadata,
-        # A queue group has no commits: what is told as one is how far it is done.
+        # A queue group has no commits; its floor is shown as one.
         committed_at=moment(committed.committed_ms) if committed is not None and committed.committed_ms else None,
         owner=None if view.owner is None else _owner(view.owner),
         error=UNSET if lag.error is None else error_of(lag.error),
@@ -114,5 +114,5 @@ def _owner(member: MemberView) -> Owner:
 
 
 def greatest_lag_seconds(offsets: Iterable[GroupOffset]) -> float | None:
-    """Return the age of the oldest message that a group has not read; None if no age is known."""
+    """Return the age of the oldest unread message of a group; None if no age is known."""
     return max((each.lag_seconds for each in offsets if each.lag_seconds is not None), default=None)

@@ -1,4 +1,4 @@
-"""Transactions by HTTP, as operators meet them: which there are, how each stands, and how to be rid of one."""
+"""Transactions by HTTP, for operators: list, describe and abort them."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from goqueue.protocols.http.wire.times import moment
 
 
 class TransactionsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which transactional ids to list: all of them, or those in a state, or that of a producer."""
+    """Which transactional ids to list: all, or by state or producer."""
 
     state: TransactionState | UnsetType = UNSET
     producer_id: Annotated[int, Meta(ge=0, le=2**63 - 1)] | UnsetType = UNSET
 
 
 class ForcedAbort(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing has to be said."""
+    """An empty object."""
 
 
 class Transaction(msgspec.Struct, kw_only=True):
-    """A transactional id, and its present or last transaction.
+    """A transactional id, and its current or last transaction.
 
-    `partitions` and `groups` are those of the transaction under way, which began at `started_at`; its time is what is
-    left of `timeout_ms`, once its end is decided it has no limit.
+    `partitions` and `groups` are those of the open transaction, which began at `started_at`. `time_left_ms` is what is
+    left of `timeout_ms`; a transaction that is committing or aborting has no limit.
     """
 
     transactional_id: str
@@ -62,9 +62,9 @@ class Transaction(msgspec.Struct, kw_only=True):
 
 
 class OpenTransaction(msgspec.Struct):
-    """A transaction that is open in a partition; without a transactional id nobody will end it by itself.
+    """A transaction that is open in a partition; without a transactional id, only an operator can end it.
 
-    If its marker may be lost in damage (`may_be_committed`), nobody knows whether it was committed.
+    If `may_be_committed`, its marker may have been lost in damage, and whether it was committed is unknown.
     """
 
     producer_id: int
@@ -75,31 +75,31 @@ class OpenTransaction(msgspec.Struct):
 
 
 class OpenTransactions(msgspec.Struct):
-    """The transactions that are open in a partition, the oldest first."""
+    """The transactions that are open in a partition, oldest first."""
 
     transactions: list[OpenTransaction]
 
 
 class HangingAbort(msgspec.Struct, forbid_unknown_fields=True):
-    """The producer whose transaction is to be aborted in the partition."""
+    """The producer whose transaction to abort in the partition."""
 
     producer_id: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     force: Annotated[
-        bool, Meta(description="Also while the log of a coordinator cannot be used, which may know of the transaction.")
+        bool, Meta(description="Abort even if the log of a coordinator cannot be used that may know the transaction.")
     ] = False
 
 
 class Transactions(msgspec.Struct):
-    """Transactional ids, in their order."""
+    """Transactional ids, sorted."""
 
     transactions: list[Transaction]
 
 
 class TransactionStats(msgspec.Struct, kw_only=True):
-    """How many transactional ids are in each state, the transaction that is open longest, and how others have ended.
+    """The number of transactional ids in each state, the longest open transaction, and how others ended.
 
-    What has ended is counted since the broker was started; `aborted` is by cause: its producer asked for it (`abort`),
-    or took the id anew (`init`), it took too long (`timeout`), or somebody else aborted it (`operator`).
+    `committed` and `aborted` count since the start of the broker. Causes of aborts: the producer (`abort`), a new
+    producer with the same id (`init`), the timeout (`timeout`), or an operator (`operator`).
     """
 
     states: dict[str, int]
@@ -123,7 +123,7 @@ def _is_wanted(transaction: KnownTransaction, query: TransactionsQuery) -> bool:
 
 @route("GET", "/transactions/{id}", "transactions.describe", errors=(UnknownTransaction,))
 async def describe(context: Context) -> Transaction:
-    """Describe a transactional id with its transaction."""
+    """Describe a transactional id and its transaction."""
     return _told(context, await find_transaction(context.broker.transactions, context.caller, context.path["id"]))
 
 
@@ -152,7 +152,7 @@ async def stats(context: Context) -> TransactionStats:
     ),
 )
 async def abort(context: Context, _: ForcedAbort) -> Transaction:
-    """Abort a transaction over the head of its producer, who is fenced."""
+    """Abort a transaction, and fence its producer."""
     await abort_transaction(context.broker.transactions, context.caller, context.path["id"])
     return _told(context, await find_transaction(context.broker.transactions, context.caller, context.path["id"]))
 
@@ -177,7 +177,10 @@ async def list_open(context: Context) -> OpenTransactions:
     errors=(UnknownTopic, UnknownPartition, InvalidTransactionState, CoordinatorUnavailable, *STORAGE_ERRORS),
 )
 async def abort_hanging(context: Context, request: HangingAbort) -> None:
-    """Abort a transaction of a partition that nothing else will end."""
+    """Abort a transaction of a partition that no coordinator knows.
+
+    Readers of committed messages continue after it.
+    """
     await end_hanging_transaction(
         context.broker.transactions,
         context.caller,

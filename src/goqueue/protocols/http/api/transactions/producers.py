@@ -87,16 +87,18 @@ _OF_SENT_OFFSETS = (UnknownTopic, OffsetMetadataTooLarge, StaleGeneration, Unkno
 _INT64_MAX = 2**63 - 1
 _PARTITION_MAX = 2**31 - 1
 _EPOCH_MAX = 2**15 - 1
-# What these promise is checked by the operations, whose errors say more.
+# The schemas only describe these; the operations check them, with better errors.
 NOT_EMPTY_SCHEMA = {"minLength": 1}
 _DURATION_PATTERN = "^(([1-9][0-9]{0,4}|[1-8][0-9]{5}|900000)(ms)?|([1-9][0-9]?|[1-8][0-9]{2}|900)s|([1-9]|1[0-5])m)$"
 
 _TransactionalId = Annotated[
     str,
-    Meta(description=f"Names the producer for good; up to {ID_BYTES_MAX} bytes.", extra_json_schema=NOT_EMPTY_SCHEMA),
+    Meta(
+        description=f"Permanent name of the producer; up to {ID_BYTES_MAX} bytes.", extra_json_schema=NOT_EMPTY_SCHEMA
+    ),
 ]
 _ProducerId = Annotated[int, Meta(ge=0, le=_INT64_MAX)]
-_Epoch = Annotated[int, Meta(ge=0, le=_EPOCH_MAX, description="As it was given last.")]
+_Epoch = Annotated[int, Meta(ge=0, le=_EPOCH_MAX, description="The last epoch that the producer received.")]
 _Topic = Annotated[str, Meta(description="The name of a topic.", extra_json_schema=NAME_SCHEMA)]
 _Partition = Annotated[int, Meta(ge=0, le=_PARTITION_MAX)]
 _Timeout = (
@@ -106,14 +108,14 @@ _Timeout = (
 
 
 class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
-    """A producer that wants to act under a transactional id; its transactions are aborted after the timeout."""
+    """A producer to register under a transactional id; its transactions are aborted after the timeout."""
 
     transactional_id: _TransactionalId
     timeout: _Timeout = "60s"
 
 
 class Producer(msgspec.Struct):
-    """Who acts under a transactional id, by its present identity."""
+    """The current producer of a transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -121,13 +123,13 @@ class Producer(msgspec.Struct):
 
 
 class ProducerToCheck(msgspec.Struct, forbid_unknown_fields=True):
-    """A producer that wants to know whether its identity is still the present one."""
+    """The epoch of the producer to check."""
 
     epoch: _Epoch
 
 
 class ProducerState(msgspec.Struct, kw_only=True):
-    """A producer whose identity is the present one; `time_left_ms` is null unless a transaction is under way."""
+    """The state of a current producer; `time_left_ms` is null unless a transaction is open."""
 
     transactional_id: str
     producer_id: int
@@ -138,7 +140,7 @@ class ProducerState(msgspec.Struct, kw_only=True):
 
 
 class _Acting(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Who acts."""
+    """The identity of a producer."""
 
     transactional_id: _TransactionalId
     producer_id: _ProducerId
@@ -146,19 +148,19 @@ class _Acting(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def identity(self) -> ProducerEpoch:
-        """The identity that the caller says it has."""
+        """The identity that the caller claims."""
         return ProducerEpoch(self.producer_id, self.epoch)
 
 
 class ActingProducer(_Acting):
-    """The identity that a producer was given last."""
+    """The last identity that a producer received."""
 
 
 class TransactionMessages(_Acting):
-    """Messages to publish as part of the transaction.
+    """Messages to publish in the transaction.
 
-    With `sequence`, the number of this request in the transaction from 0 on, it may be sent again: it is not
-    published twice, but answered as it was. The same number with other messages is refused.
+    `sequence` numbers the requests of the transaction from 0 on, and makes them safe to retry: a repeated request gets
+    the reply of the first one. The same number with other messages is refused.
     """
 
     topic: _Topic
@@ -174,22 +176,22 @@ class TransactionPartition(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TransactionPartitions(_Acting):
-    """Partitions that are going to be written to; all of them become part of the transaction, or none."""
+    """Partitions to add to the transaction, all or none of them."""
 
     partitions: Annotated[list[TransactionPartition], Meta(min_length=1, max_length=MESSAGES_MAX)]
 
 
 class TransactionOffset(msgspec.Struct, forbid_unknown_fields=True):
-    """The offset of the next message that a group is to read of a partition."""
+    """The offset of the next message that a group reads in a partition."""
 
     topic: _Topic
     partition: _Partition
     offset: Annotated[int, Meta(ge=0, le=_INT64_MAX)]
-    metadata: Annotated[str, Meta(description=f"Kept beside the offset; up to {METADATA_BYTES_MAX} bytes.")] = ""
+    metadata: Annotated[str, Meta(description=f"Stored with the offset; up to {METADATA_BYTES_MAX} bytes.")] = ""
 
 
 class TransactionOffsets(_Acting):
-    """Offsets of a group that are set when the transaction commits; a member of the group says which one it is."""
+    """Offsets of a group that are committed with the transaction; a member of the group gives its id and generation."""
 
     group: Annotated[str, Meta(description="The name of a group.", extra_json_schema=NOT_EMPTY_SCHEMA)]
     offsets: Annotated[list[TransactionOffset], Meta(min_length=1, max_length=MESSAGES_MAX)]
@@ -198,7 +200,7 @@ class TransactionOffsets(_Acting):
 
 
 class TransactionOffsetResult(msgspec.Struct):
-    """Whether an offset will be set."""
+    """The result of one offset."""
 
     topic: str
     partition: int
@@ -206,7 +208,7 @@ class TransactionOffsetResult(msgspec.Struct):
 
 
 class TransactionOffsetResults(msgspec.Struct):
-    """Whether each offset will be set, in the order of the request."""
+    """The result of each offset, in the order of the request."""
 
     results: list[TransactionOffsetResult]
 
@@ -218,7 +220,10 @@ class TransactionOffsetResults(msgspec.Struct):
     errors=(Invalid, InvalidTransactionTimeout, ConcurrentTransactions, CoordinatorUnavailable, *STORAGE_ERRORS),
 )
 async def init(context: Context, request: NewProducer) -> Producer:
-    """Take a transactional id, and fence whoever acted under it."""
+    """Register a producer under a transactional id, and fence its predecessor.
+
+    An open transaction of the predecessor is aborted.
+    """
     identity = await init_transactions(
         context.broker.transactions, context.caller, request.transactional_id, parse_duration_ms(request.timeout)
     )
@@ -227,14 +232,14 @@ async def init(context: Context, request: NewProducer) -> Producer:
 
 @route("POST", "/producers/{producer_id}/heartbeat", "producers.heartbeat", errors=(UnknownTransaction, *_OF_PRODUCERS))
 async def heartbeat(context: Context, request: ProducerToCheck) -> ProducerState:
-    """Whether a producer's identity is still the present one, and how much time it has left."""
+    """Check whether a producer's identity is current, and how much time its transaction has left."""
     identity = ProducerEpoch(_producer_id(context), request.epoch)
     return _stand(context, await find_producer(context.broker.transactions, context.caller, identity))
 
 
 @route("POST", "/transactions/begin", "transactions.begin", errors=(InvalidTransactionState, *_OF_PRODUCERS))
 async def begin(context: Context, request: ActingProducer) -> ProducerState:
-    """Make sure that a transaction can begin."""
+    """Check that a transaction can begin."""
     found = await begin_transaction(
         context.broker.transactions, context.caller, request.transactional_id, request.identity
     )
@@ -249,7 +254,7 @@ async def begin(context: Context, request: ActingProducer) -> ProducerState:
     errors=(InvalidTopicName, UnknownTopic, TopicProtected, OutOfOrderSequence, *_OF_TRANSACTIONS, *_OF_MESSAGES),
 )
 async def publish(context: Context, request: TransactionMessages) -> Answer[Results]:
-    """Publish messages as part of a transaction, each with a result of its own."""
+    """Publish messages in a transaction; each has its own result."""
     broker, caller, services = context.broker, context.caller, context.services
     writer = TransactionWriter(request.transactional_id, request.identity)
     messages = await all_translated(request.messages)
@@ -272,7 +277,7 @@ async def publish(context: Context, request: TransactionMessages) -> Answer[Resu
     errors=(UnknownTopic, TopicProtected, *_OF_TRANSACTIONS),
 )
 async def add(context: Context, request: TransactionPartitions) -> None:
-    """Make partitions part of a transaction before anything is written to them."""
+    """Add partitions to a transaction before writing to them."""
     wanted = frozenset(TopicPartition(each.topic, each.partition) for each in request.partitions)
     refused = await add_partitions(
         context.broker.transactions, context.caller, request.transactional_id, request.identity, wanted
@@ -289,7 +294,7 @@ async def add(context: Context, request: TransactionPartitions) -> None:
     errors=(InvalidGroup, UnknownMember, StaleGeneration, InstanceFenced, StaleMemberEpoch, *_OF_TRANSACTIONS),
 )
 async def send_offsets(context: Context, request: TransactionOffsets) -> Answer[TransactionOffsetResults]:
-    """Set offsets of a group when the transaction commits, each with a result of its own."""
+    """Commit offsets of a group with the transaction; each has its own result."""
     command = CommitOffsets(
         group=request.group,
         member_id=request.member_id,
@@ -329,13 +334,19 @@ def _told_offsets(
 
 @route("POST", "/transactions/commit", "transactions.commit", errors=_OF_TRANSACTIONS)
 async def commit(context: Context, request: ActingProducer) -> Answer[Producer]:
-    """Commit a transaction, and go on with a new epoch."""
+    """Commit a transaction; the reply has the next epoch.
+
+    At the reply, the transaction is committed in all partitions.
+    """
     return await _end(context, request, is_commit=True)
 
 
 @route("POST", "/transactions/abort", "transactions.abort", errors=_OF_TRANSACTIONS)
 async def abort(context: Context, request: ActingProducer) -> Answer[Producer]:
-    """Abort a transaction, and go on with a new epoch."""
+    """Abort a transaction; the reply has the next epoch.
+
+    At the reply, the transaction is aborted in all partitions.
+    """
     return await _end(context, request, is_commit=False)
 
 
@@ -356,7 +367,7 @@ async def _end(context: Context, request: ActingProducer, *, is_commit: bool) ->
 def _producer_id(context: Context) -> int:
     text = context.path["producer_id"]
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _INT64_MAX):
-        raise MalformedRequest(f"{text[:40]!r} is no producer id")
+        raise MalformedRequest(f"{text[:40]!r} is not a producer id")
     return int(text)
 
 
@@ -372,23 +383,23 @@ def _stand(context: Context, found: KnownTransaction) -> ProducerState:
 
 
 def time_left_ms(context: Context, found: KnownTransaction) -> int | None:
-    """Return how much time the transaction under way has left, if there is one."""
+    """Return how much time the open transaction has left, or None."""
     if found.state is not TransactionState.ONGOING or found.deadline_ms is None:
         return None
     return max(found.deadline_ms - int(context.broker.core.clock.monotonic() * 1000), 0)
 
 
 class BatchToCommit(msgspec.Struct, forbid_unknown_fields=True):
-    """A batch of a sink, and in which transactions its records are staged."""
+    """A batch of a sink, and the transactions that its records are staged in."""
 
-    batch: Annotated[int, Meta(ge=0, le=_INT64_MAX, description="Rises from batch to batch.")]
+    batch: Annotated[int, Meta(ge=0, le=_INT64_MAX, description="Increases from batch to batch.")]
     stages: Annotated[list[ActingProducer], Meta(max_length=STAGES_MAX)]
 
 
 class BatchCommitted(msgspec.Struct):
     """A batch that is committed in all partitions; `last_batch` is the last one of the sink.
 
-    `is_new` is false if that had happened already: then what was staged again is aborted.
+    `is_new` is false if it was committed before: then the repeated stages are aborted.
     """
 
     last_batch: int
@@ -396,7 +407,7 @@ class BatchCommitted(msgspec.Struct):
 
 
 class Sink(msgspec.Struct):
-    """The last batch that a sink has committed, and when; null if it is not known to have committed any."""
+    """The last batch that a sink has committed, and when; null if none is known."""
 
     last_batch: int | None
     committed_at: Timestamp | None
@@ -404,7 +415,7 @@ class Sink(msgspec.Struct):
 
 @route("POST", "/transactions/sinks/{sink}/commit", "sinks.commit", errors=(Invalid, *_OF_TRANSACTIONS))
 async def commit_sink(context: Context, body: BatchToCommit) -> BatchCommitted:
-    """Commit what the tasks of a sink have staged for a batch, once, and all of it or nothing."""
+    """Commit the staged transactions of a sink's batch, all together and only once."""
     stages = [SinkStage(each.transactional_id, each.producer_id, each.epoch) for each in body.stages]
     done = await commit_batch(context.broker.transactions, context.caller, context.path["sink"], body.batch, stages)
     return BatchCommitted(done.batch, done.is_new)
@@ -412,7 +423,7 @@ async def commit_sink(context: Context, body: BatchToCommit) -> BatchCommitted:
 
 @route("GET", "/transactions/sinks/{sink}", "sinks.describe", errors=(Invalid, CoordinatorUnavailable))
 async def describe_sink(context: Context) -> Sink:
-    """The last batch that a sink has committed."""
+    """Return the last batch that a sink has committed."""
     last = await find_sink(context.broker.transactions, context.caller, context.path["sink"])
     if last is None:
         return Sink(None, None)
@@ -421,5 +432,5 @@ async def describe_sink(context: Context) -> Sink:
 
 @route("DELETE", "/transactions/sinks/{sink}", "sinks.forget", status=204, errors=(Invalid, CoordinatorUnavailable))
 async def forget_sink_batches(context: Context) -> None:
-    """Forget which batches a sink has committed, so that it may begin anew."""
+    """Forget the committed batches of a sink, so that it can start over."""
     await forget_sink(context.broker.transactions, context.caller, context.path["sink"])
