@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
+from goqueue.api.dead_letters import Redrive
 from goqueue.client import Client, NewMessage, dead_letters, messages, topics
-from goqueue.client.dead_letters import Redrive
 from tests.protocols.kafka.process import ServeProcess
 
 TOPIC, LETTERS = "orders", "orders.dlq"

@@ -67,7 +67,7 @@ class LettersQuery(msgspec.Struct, forbid_unknown_fields=True):
     totals: Annotated[bool, Meta(description="Also count all dead letters that match.")] = False
 
 
-class LetterCause(msgspec.Struct):
+class LetterCause(msgspec.Struct, frozen=True):
     """Why a message became a dead letter, and its origin, as far as known; times are milliseconds since 1970."""
 
     reason: str
@@ -91,7 +91,7 @@ class DeadLetter(Message, kw_only=True):
     redriven: bool
 
 
-class LetterTotals(msgspec.Struct):
+class LetterTotals(msgspec.Struct, frozen=True):
     """Counts of dead letters; `by_reason` leaves out republished ones.
 
     If `cut`, only the newest were counted. `unreadable` dead letters were skipped. Reasons are cut to 200 characters;
@@ -120,7 +120,7 @@ class DeadLetters(msgspec.Struct):
     totals: LetterTotals | UnsetType = UNSET
 
 
-class LettersOfTopic(LetterTotals):
+class LettersOfTopic(LetterTotals, frozen=True):
     """The dead letters in a topic: their original topics, and the times of the oldest and the newest."""
 
     topic: str
@@ -178,7 +178,7 @@ class RedriveRequest(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: Annotated[bool, Meta(description="Show the effect, and change nothing.")] = False
 
 
-class RedriveMoves(msgspec.Struct):
+class RedriveMoves(msgspec.Struct, frozen=True):
     """Counts of dead letters: republished, failed permanently, or skipped.
 
     `skipped_redriven` were republished by an earlier redrive, `skipped_looping` too often.
@@ -204,7 +204,7 @@ class RedriveSelection(msgspec.Struct):
     last_offset: int | UnsetType = UNSET
 
 
-class Redrive(msgspec.Struct, kw_only=True):
+class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     """A redrive: `progress` is the share of dead letters that were checked, 1 at the end; times are milliseconds.
 
     `reason` says why it ended. `trouble` is the error of the last attempt and `failures` the number of failed attempts
@@ -229,8 +229,13 @@ class Redrive(msgspec.Struct, kw_only=True):
     started: int
     ended: int | None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state.is_end
 
-class RedrivePreview(msgspec.Struct):
+
+class RedrivePreview(msgspec.Struct, frozen=True):
     """The effect of a redrive; if `cut`, not all dead letters were checked.
 
     `error` is why the last dead letter fails that cannot be published at all.

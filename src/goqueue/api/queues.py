@@ -215,7 +215,7 @@ class QueuePartition(msgspec.Struct, kw_only=True):
     error: MessageError | UnsetType = UNSET
 
 
-class QueueMember(msgspec.Struct):
+class QueueMember(msgspec.Struct, frozen=True):
     """A Kafka share consumer that is a member of a queue group."""
 
     member_id: str
@@ -298,7 +298,7 @@ class PurgeRequest(msgspec.Struct, forbid_unknown_fields=True):
     topic: BoundedTopicName
 
 
-class PartitionMove(msgspec.Struct):
+class PartitionMove(msgspec.Struct, frozen=True):
     """The move of a queue group in a partition: from its cursor, null if it has not begun there, to an offset.
 
     Receipts of the messages `in_flight` become invalid. `skipped` counts unprocessed messages that will not be
@@ -321,7 +321,7 @@ class MovedQueue(Queue, kw_only=True):
     moves: list[PartitionMove]
 
 
-class Reliability(msgspec.Struct, kw_only=True):
+class Reliability(msgspec.Struct, frozen=True, kw_only=True):
     """A queue group in a topic: its depth, and counts since the start of the broker.
 
     `depth` is how many messages are not done; with transactions or compaction, an upper bound. `delivered` counts all

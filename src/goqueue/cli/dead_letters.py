@@ -18,8 +18,8 @@ from goqueue.cli.terminal.times import parse_moment_ms, time_text
 from goqueue.model.units import count_text
 
 if TYPE_CHECKING:
+    from goqueue.api.dead_letters import RedriveMoves
     from goqueue.client import Client, DeadLetter, LetterPage, Letters, LettersOfTopic, Redrive, RedrivePreview
-    from goqueue.client.dead_letters import RedriveMoves
 
 app = typer.Typer(no_args_is_help=True, help="Browse, redrive and delete dead letters.")
 

@@ -22,12 +22,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from goqueue.api.dead_letters import LettersOfTopic, Redrive, RedrivePreview
+    from goqueue.api.queues import PartitionMove as QueueMove
+    from goqueue.api.queues import QueueMember
+    from goqueue.api.queues import Reliability as QueueStats
     from goqueue.client import dead_letters, groups, jobs, messages, pipelines, queues, server, topics, transactions
     from goqueue.client.calls import Call
     from goqueue.client.client import DEFAULT_SERVER, AsyncClient, Client
     from goqueue.client.consumer import AsyncConsumer, Consumer
     from goqueue.client.conversation import Patience
-    from goqueue.client.dead_letters import DeadLetter, LetterPage, Letters, LettersOfTopic, Redrive, RedrivePreview
+    from goqueue.client.dead_letters import DeadLetter, LetterPage, Letters
     from goqueue.client.group_values import (
         CooperativeMembership,
         Group,
@@ -50,11 +54,8 @@ if TYPE_CHECKING:
     from goqueue.client.queues import (
         MovedQueue,
         Queue,
-        QueueMember,
         QueueMessage,
-        QueueMove,
         QueuePartition,
-        QueueStats,
         Received,
         SettledMessage,
     )

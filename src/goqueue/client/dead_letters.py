@@ -14,59 +14,30 @@ from urllib.parse import quote
 
 import msgspec
 
+from goqueue.api.dead_letters import (
+    AllDeadLetters,
+    DeadLetters,
+    LetterCause,
+    LettersOfTopic,
+    LetterTotals,
+    PurgedLetters,
+    Redrive,
+    RedrivePreview,
+    RedriveReply,
+    Redrives,
+)
 from goqueue.client.calls import Call, Reply, reading, topic_path
-from goqueue.client.messages import Message, WireMessage, as_message
+from goqueue.client.messages import Message, as_message
 from goqueue.client.problems import BadReply
-
-REDRIVES_MAX = 3
-"""How often a message is published again, if nobody says otherwise."""
-
-
-class Cause(msgspec.Struct, frozen=True):
-    """Why a message died and where it was, as its letter says; `redrives` is how often it was published again."""
-
-    reason: str
-    error: str = ""
-    attempts: int | None = None
-    group: str = ""
-    consumer: str = ""
-    topic: str = ""
-    partition: int | None = None
-    offset: int | None = None
-    timestamp: int | None = None
-    first_delivery: int | None = None
-    last_delivery: int | None = None
-    redrives: int = 0
+from goqueue.model.redrives import REDRIVES_MAX
 
 
 class DeadLetter(NamedTuple):
     """The message as it was, with the place and time of its letter, and the cause."""
 
     message: Message
-    cause: Cause
+    cause: LetterCause
     is_redriven: bool
-
-
-class LetterTotals(msgspec.Struct, frozen=True):
-    """How many letters there are; `by_reason` those that no redrive has published again. Not all, if `cut`.
-
-    `unreadable` were passed over, since they cannot be read.
-    """
-
-    letters: int
-    redriven: int
-    by_reason: dict[str, int]
-    cut: bool
-    unreadable: int = 0
-
-
-class LettersOfTopic(LetterTotals, frozen=True, kw_only=True):
-    """The dead letters in a topic: of which topics, and when the oldest and the newest have come."""
-
-    topic: str
-    sources: list[str] = []
-    oldest: int | None = None
-    newest: int | None = None
 
 
 class LetterPage(NamedTuple):
@@ -81,51 +52,6 @@ class LetterPage(NamedTuple):
     is_cut: bool
     totals: LetterTotals | None
     unreadable: int = 0
-
-
-class RedriveMoves(msgspec.Struct, frozen=True):
-    """What became of letters: published again, skipped as published before or too often, or failed for good."""
-
-    moved: int = 0
-    skipped_redriven: int = 0
-    skipped_looping: int = 0
-    failed: int = 0
-
-
-class Redrive(msgspec.Struct, frozen=True, kw_only=True):
-    """A redrive as it is; `trouble` is what keeps it from going on now, `reason` why it has ended."""
-
-    id: str
-    topic: str
-    state: str
-    progress: float
-    moves: RedriveMoves
-    started: int
-    target: str | None = None
-    rate: float | None = None
-    limit: int | None = None
-    reason: str = ""
-    error: str = ""
-    trouble: str = ""
-    failures: int = 0
-    ended: int | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more will happen."""
-        return self.state in {"done", "cancelled", "failed"}
-
-
-class RedrivePreview(msgspec.Struct, frozen=True):
-    """What a redrive would do; of the letters that were looked at, if `cut`.
-
-    `error` is why the last letter of those fails that never can be published.
-    """
-
-    topic: str
-    moves: RedriveMoves
-    cut: bool
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,43 +88,12 @@ class Letters:
         return {name: value for name, value in said.items() if value is not None}
 
 
-class _Letter(WireMessage, kw_only=True):
-    cause: Cause
-    redriven: bool
-
-
-class _Page(msgspec.Struct):
-    topic: str | None
-    letters: list[_Letter]
-    cursor: str | None
-    cut: bool
-    unreadable: int = 0
-    totals: LetterTotals | None = None
-
-
-class _Topics(msgspec.Struct):
-    topics: list[LettersOfTopic]
-
-
-class _Purged(msgspec.Struct):
-    purged: int
-
-
-class _Reply(msgspec.Struct):
-    redrive: Redrive | None = None
-    preview: RedrivePreview | None = None
-
-
-class _Redrives(msgspec.Struct):
-    redrives: list[Redrive]
-
-
-_read_page = reading(_Page)
-_read_topics = reading(_Topics)
-_read_purged = reading(_Purged)
-_read_reply = reading(_Reply)
+_read_page = reading(DeadLetters)
+_read_topics = reading(AllDeadLetters)
+_read_purged = reading(PurgedLetters)
+_read_reply = reading(RedriveReply)
 _read_redrive = reading(Redrive)
-_read_redrives = reading(_Redrives)
+_read_redrives = reading(Redrives)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -278,7 +173,7 @@ def redrive(
 
     def read(reply: Reply) -> Redrive:
         found = _read_reply(reply).redrive
-        if found is None:
+        if found is msgspec.UNSET:
             raise BadReply("the reply has no redrive")
         return found
 
@@ -300,7 +195,7 @@ def preview(
 
     def read(reply: Reply) -> RedrivePreview:
         found = _read_reply(reply).preview
-        if found is None:
+        if found is msgspec.UNSET:
             raise BadReply("the reply has no preview")
         return found
 
@@ -342,4 +237,5 @@ def _body(letters: Letters | None, said: dict[str, object]) -> bytes:
 def _as_page(reply: Reply) -> LetterPage:
     page = _read_page(reply)
     letters = [DeadLetter(as_message(each), each.cause, each.redriven) for each in page.letters]
-    return LetterPage(page.topic, letters, page.cursor, page.cut, page.totals, page.unreadable)
+    totals = None if page.totals is msgspec.UNSET else page.totals
+    return LetterPage(page.topic, letters, page.cursor, page.cut, totals, page.unreadable)

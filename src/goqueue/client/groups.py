@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from goqueue.api.messages import Message as WireMessage
 from goqueue.client.calls import Call, Reply, read_nothing, reading
 from goqueue.client.durations import Duration, milliseconds, seconds_of
 from goqueue.client.group_values import (
@@ -34,7 +35,7 @@ from goqueue.client.group_values import (
     PartitionOffset,
     RebalanceStats,
 )
-from goqueue.client.messages import Message, WireMessage, as_message
+from goqueue.client.messages import Message, as_message
 from goqueue.client.problems import Problem, error_of
 from goqueue.errors import GoQueueError, InvalidGroup
 from goqueue.model.start_at import StartAt

@@ -5,13 +5,16 @@ Keys, values and headers are bytes here. On the wire they are text where they ar
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from goqueue.api.messages import Message as WireMessage
+from goqueue.api.messages import Messages
 from goqueue.client.calls import Call, Reply, reading, topic_path
 from goqueue.client.durations import Duration, milliseconds, seconds_of
 from goqueue.client.problems import Problem, error_of
@@ -82,30 +85,8 @@ class _Results(msgspec.Struct):
     results: list[_Result]
 
 
-class WireMessage(msgspec.Struct):
-    """A message as the HTTP interface writes it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: str | None = None
-    key_base64: str | None = None
-    value: str | None = None
-    value_base64: str | None = None
-    headers: dict[str, str | None] = {}
-    headers_base64: list[tuple[str, str | None]] | None = None
-
-
-class _Page(msgspec.Struct):
-    messages: list[WireMessage]
-    next_offset: int
-    start_offset: int
-    end_offset: int
-
-
 _read_results = reading(_Results)
-_read_page = reading(_Page)
+_read_page = reading(Messages)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -266,16 +247,16 @@ def _read_messages(reply: Reply) -> Page:
 
 def as_message(wire: WireMessage) -> Message:
     """Return a message that the HTTP interface wrote."""
-    if wire.headers_base64 is not None:
-        headers = tuple((name, _as_bytes(None, encoded)) for name, encoded in wire.headers_base64)
+    if wire.headers_base64 is not UNSET:
+        headers = tuple(wire.headers_base64)
     else:
-        headers = tuple((name, _as_bytes(value, None)) for name, value in wire.headers.items())
+        headers = tuple((name, None if value is None else value.encode()) for name, value in wire.headers.items())
     key = _as_bytes(wire.key, wire.key_base64)
     value = _as_bytes(wire.value, wire.value_base64)
     return Message(wire.topic, wire.partition, wire.offset, wire.timestamp, key, value, headers)
 
 
-def _as_bytes(text: str | None, encoded: str | None) -> bytes | None:
-    if encoded is not None:
-        return b64decode(encoded)
-    return None if text is None else text.encode()
+def _as_bytes(text: str | UnsetType | None, data: bytes | UnsetType) -> bytes | None:
+    if data is not UNSET:
+        return data
+    return text.encode() if isinstance(text, str) else None

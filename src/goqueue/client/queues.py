@@ -13,10 +13,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from goqueue.api.queues import PartitionMove as QueueMove
+from goqueue.api.queues import PeekedMessages, QueueMember, ReceivedMessages, ReliabilityStats
+from goqueue.api.queues import Reliability as QueueStats
 from goqueue.client import durations
 from goqueue.client.calls import Call, Reply, read_nothing, reading
 from goqueue.client.durations import Duration, milliseconds
-from goqueue.client.messages import Message, WireMessage, as_message
+from goqueue.client.messages import Message, as_message
 from goqueue.client.problems import Problem, error_of
 from goqueue.errors import GoQueueError, Invalid
 from goqueue.model.near_names import did_you_mean
@@ -76,16 +79,6 @@ class QueuePartition(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_trouble: str = ""
 
 
-class QueueMember(msgspec.Struct, frozen=True):
-    """A share consumer that is a member of a queue group, whether it holds messages or none."""
-
-    member_id: str
-    client_id: str
-    host: str
-    topics: tuple[str, ...]
-    in_flight: int
-
-
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """A queue group: how many messages are not done (at most), how many of them are leased, and its settings.
 
@@ -104,63 +97,10 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     oldest_seconds: float | None = None
 
 
-class QueueMove(msgspec.Struct, frozen=True, kw_only=True):
-    """How a queue group is moved in a partition: from its `cursor`, None if it has not begun there, to an offset.
-
-    Receipts of what is `in_flight` mean nothing then. `skipped` is what is not done and is not delivered then, `again`
-    counts offsets that were looked at already, and are delivered as new ones.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    in_flight: int
-    skipped: int
-    again: int
-    cursor: int | None = None
-
-
 class MovedQueue(Queue, frozen=True, kw_only=True):
     """A queue group as it is now, and how it was moved; by a dry run, how it would be."""
 
     moves: list[QueueMove]
-
-
-class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a queue group of a topic, and what has happened there since the broker was started.
-
-    `refused` are receipts that were not good any more, `expired` leases that have ended by themselves; `dead_letters`
-    are by reason.
-    """
-
-    group: str
-    topic: str
-    paused: bool
-    depth: int
-    in_flight: int
-    delivered: int
-    redelivered: int
-    acked: int
-    nacked: int
-    rejected: int
-    released: int
-    extended: int
-    refused: int
-    expired: int
-    dead_lettered: int
-    dead_letters: dict[str, int]
-    oldest_seconds: float | None = None
-
-
-class _Message(WireMessage, kw_only=True):
-    receipt_handle: str
-    delivery_count: int
-    deadline: int
-
-
-class _Received(msgspec.Struct):
-    messages: list[_Message]
-    shortfall: str = ""
 
 
 class _Result(msgspec.Struct):
@@ -177,21 +117,13 @@ class _Queues(msgspec.Struct):
     queues: list[Queue]
 
 
-class _Stats(msgspec.Struct):
-    queues: list[QueueStats]
-
-
-class _Messages(msgspec.Struct):
-    messages: list[WireMessage]
-
-
-_read_received = reading(_Received)
+_read_received = reading(ReceivedMessages)
 _read_results = reading(_Results)
 _read_queue = reading(Queue)
 _read_moved = reading(MovedQueue)
 _read_queues = reading(_Queues)
-_read_messages = reading(_Messages)
-_read_stats = reading(_Stats)
+_read_messages = reading(PeekedMessages)
+_read_stats = reading(ReliabilityStats)
 _encode = msgspec.json.Encoder().encode
 
 _DURATIONS = {
@@ -380,7 +312,7 @@ def _as_received(reply: Reply) -> Received:
         QueueMessage(as_message(each), each.receipt_handle, each.delivery_count, each.deadline)
         for each in told.messages
     ]
-    return Received(messages, told.shortfall)
+    return Received(messages, "" if told.shortfall is msgspec.UNSET else told.shortfall)
 
 
 def _as_results(reply: Reply) -> Sequence[SettledMessage | GoQueueError]:

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from pathlib import PurePath
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from goqueue.api.dead_letters import Redrive
 from goqueue.api.problems import MessageError, Problem
@@ -51,7 +52,7 @@ def _cut(value: object, *prefixes: str) -> None:
             if field in named and isinstance(inner, str):
                 for prefix in prefixes:
                     inner = inner.replace(prefix, "")
-                setattr(value, field, inner)
+                force_setattr(value, field, inner)
             else:
                 _cut(inner, *prefixes)
     elif isinstance(value, list):
