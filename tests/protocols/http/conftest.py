@@ -1,4 +1,4 @@
-"""A broker of ours, an HTTP client that nobody here wrote, and topics of their own for every test."""
+"""A broker, an independent HTTP client, and separate topics for every test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the HTTP interface ask for again and again."""
+"""Shared assertions of the tests of the HTTP interface."""
 
 from __future__ import annotations
 

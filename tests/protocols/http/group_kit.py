@@ -41,7 +41,7 @@ def indexes(partitions: Any) -> set[int]:
 
 
 class Member:
-    """An eager member, as it knows itself: what it was told last."""
+    """An eager member, with its state of the last reply."""
 
     def __init__(self, http: httpx.Client, group: str, *topics: str, client_id: str = "test", **options: Any) -> None:
         self.http = http
@@ -95,7 +95,7 @@ class Member:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a member says of itself."""
+        """The identity of the member in requests."""
         return {"member_id": self.id, "generation": self.generation}
 
     def _told(self, told: Any) -> Any:
@@ -158,7 +158,7 @@ class Cooperative:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a member says of itself."""
+        """The identity of the member in requests."""
         return {"member_id": self.id, "generation": self.generation}
 
     def _told(self, told: Any) -> Any:

@@ -42,7 +42,7 @@ class Consumer:
         return list(reply.json()["results"])
 
     def ack(self, messages: Iterable[Got]) -> None:
-        """Have messages done."""
+        """Acknowledge messages."""
         results = self.settle("ack", messages)
         assert {each["status"] for each in results} == {"done"}
 

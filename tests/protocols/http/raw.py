@@ -1,4 +1,4 @@
-"""A server on a simulated disk and network, and an HTTP client that sends exactly the bytes that it is told to."""
+"""A server on a simulated disk and network, and an HTTP client that sends exactly the given bytes."""
 
 from __future__ import annotations
 

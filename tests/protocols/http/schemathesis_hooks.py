@@ -16,7 +16,7 @@ STALE_RECEIPT_VARIABLE = "GOQUEUE_TEST_STALE_RECEIPT"
 STALE_RECEIPT = os.environ.get(STALE_RECEIPT_VARIABLE, "")
 """A receipt that the broker has signed, of a message that is settled."""
 KNOWN_TOPIC, KNOWN_GROUP, KNOWN_MEMBER = "0", "known", "m"
-"""What is there when a run begins: a topic with one partition, and a group with a member that reads it."""
+"""State at the start of a run: a topic with one partition, and a group with a member that reads it."""
 
 
 @schemathesis.hook

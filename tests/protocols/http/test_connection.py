@@ -1,4 +1,4 @@
-"""What a connection may cost: silence, slowness, size and number have limits, and the others feel none of it."""
+"""Limits of a connection: silence, slowness, size and number, without effect on other connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BODY: Any = {"messages": [{"value": "x"}]}
 
 
 def run(seed: int, test: Callable[[Simulation, SimServer], Coroutine[Any, Any, None]], **settings: Any) -> None:
-    """Run a test against a server of its own; whatever it does, nothing breaks that nobody expected."""
+    """Run a test against its own server, and check that no unexpected error was reported."""
 
     async def main(simulation: Simulation) -> None:
         async with serving(simulation, **settings) as server:
@@ -141,7 +141,7 @@ def test_a_client_that_has_waited_for_long_is_idle_from_its_reply_on(seed: int) 
 
 @SEEDS
 def test_the_rest_of_a_request_has_its_time_from_the_reply_before_on(seed: int) -> None:
-    """What is sent ahead is not read until its turn comes, so its client cannot have sent it any sooner."""
+    """Pipelined bytes are not read before their turn, so the client cannot have sent them sooner."""
 
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
@@ -204,7 +204,7 @@ def test_a_client_that_does_not_read_its_replies_is_sent_away(seed: int) -> None
 @pytest.mark.parametrize("end", ["keep-alive", "close"])
 @SEEDS
 def test_unread_replies_do_not_keep_a_connection_that_is_over(seed: int, end: str) -> None:
-    """They are few enough for nobody to be told to stop writing, but they are not sent either."""
+    """They are too few to pause writing, but they are not sent either."""
 
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
@@ -285,7 +285,7 @@ def test_a_body_as_large_as_allowed_is_taken_in_either_form(seed: int) -> None:
 
 
 @SEEDS
-def test_a_client_that_asks_first_is_told_to_go_on_or_not(seed: int) -> None:
+def test_expect_continue_is_answered(seed: int) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
         head = b"POST /topics HTTP/1.1\r\nhost: broker\r\nexpect: 100-continue\r\ncontent-type: application/json\r\n"
@@ -353,7 +353,7 @@ def test_requests_that_are_sent_ahead_are_answered_in_order(seed: int) -> None:
 
 
 @pytest.mark.seeds(2, long_count=50)
-def test_what_is_sent_ahead_of_a_reply_is_not_read_without_end(seed: int) -> None:
+def test_pipelined_bytes_are_read_up_to_a_limit(seed: int) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         client, writer = await server.client(), await server.client()
         await client.call("POST", "/topics", {"name": "t", "partitions": 1})
@@ -385,7 +385,7 @@ def test_requests_that_are_sent_ahead_do_not_pile_up(seed: int) -> None:
         for _ in range(count):
             assert (await client.reply()).status == 200
             piled_up = max(piled_up, *(len(each.waiting) for each in server.connections()))
-        # What is held, and what one read brings on top of it.
+        # The held bytes, and those of one more read.
         assert piled_up * len(ahead) <= 150_000
 
     run(seed, test)
@@ -427,7 +427,7 @@ def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind(seed: int) -> 
     ],
 )
 @pytest.mark.seeds(2, long_count=50)
-def test_what_is_no_request_is_refused(seed: int, nonsense: bytes) -> None:
+def test_nonsense_is_refused(seed: int, nonsense: bytes) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
         client.write(nonsense)
@@ -439,7 +439,7 @@ def test_what_is_no_request_is_refused(seed: int, nonsense: bytes) -> None:
 
 
 @SEEDS
-def test_nonsense_behind_a_good_request_does_not_cost_its_reply(seed: int) -> None:
+def test_nonsense_after_valid_request_does_not_cost_its_reply(seed: int) -> None:
     async def test(simulation: Simulation, server: SimServer) -> None:
         client = await server.client()
         client.write(request("POST", "/topics", {"name": "t"}) + request("GET", "/livez") + b"\0nonsense\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What goes wrong by HTTP: problem documents that say what, and nothing of the inside."""
+"""Errors by HTTP: problem documents without internal details."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ JSON = {"content-type": "application/json"}
         ("GET", "/topics/t/partitions/0/messages", {"isolation": ""}, "it has to be read_committed or read_uncommi"),
     ],
 )
-def test_a_word_that_a_field_does_not_take_is_told_with_those_that_it_does(
+def test_invalid_word_is_answered_with_the_valid_ones(
     http: httpx.Client, method: str, path: str, given: dict[str, Any], hint: str
 ) -> None:
     reply = http.get(path, params=given) if method == "GET" else http.request(method, path, json=given)
@@ -85,7 +85,7 @@ def test_a_method_that_a_path_does_not_take(http: httpx.Client, method: str, pat
     ],
 )
 def test_a_body_must_say_that_it_is_json(http: httpx.Client, headers: dict[str, str]) -> None:
-    """What a web page can make a browser send without asking is not taken."""
+    """Media types that a web page can send without a preflight request are refused."""
     refused(http.post("/topics", content=b'{"name": "t"}', headers=headers), 415, "unsupported_media_type")
     refused(http.get("/topics/t"), 404, "unknown_topic")
 
@@ -128,17 +128,17 @@ def test_a_query_is_refused_where_none_is_taken(http: httpx.Client) -> None:
     assert "limit" in problem["detail"]
 
 
-# -- errors that nobody expected
+# -- unexpected errors
 
 
 def services(sink: RecordingSink) -> Services:
     """Return what endpoints need, with a broker that was never started."""
 
     async def health() -> Health:
-        raise AssertionError("nobody asks")
+        raise AssertionError("not requested")
 
     async def metrics(accept: str) -> tuple[bytes, str]:
-        raise AssertionError("nobody asks")
+        raise AssertionError("not requested")
 
     broker = Broker(
         SimDisk(seed=1), PurePath("data"), BrokerOptions(), clock=ManualClock(), entropy=SeededEntropy(1), sink=sink
@@ -146,7 +146,7 @@ def services(sink: RecordingSink) -> Services:
     return Services(broker, health, metrics, Polls(), PartitionTurns())
 
 
-def test_an_error_that_nobody_expected_is_reported_and_told_without_its_inside() -> None:
+def test_unexpected_error_is_reported_and_answered_without_details() -> None:
     sink = RecordingSink()
 
     async def broken(context: Context) -> None:

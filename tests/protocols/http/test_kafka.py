@@ -38,7 +38,7 @@ def consume(broker: Broker, topic: str, count: int, partition: int = 0) -> list[
     return messages
 
 
-def test_what_is_published_by_http_is_read_with_librdkafka(http: httpx.Client, topic: str, broker: Broker) -> None:
+def test_librdkafka_reads_messages_published_by_http(http: httpx.Client, topic: str, broker: Broker) -> None:
     publish(
         http,
         topic,
@@ -57,7 +57,9 @@ def test_what_is_published_by_http_is_read_with_librdkafka(http: httpx.Client, t
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_librdkafka_publishes_is_read_by_http(http: httpx.Client, topic: str, broker: Broker, codec: str) -> None:
+def test_http_reads_messages_published_by_librdkafka(
+    http: httpx.Client, topic: str, broker: Broker, codec: str
+) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 50})
     for number in range(50):
         producer.produce(

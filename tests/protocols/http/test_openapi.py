@@ -48,7 +48,7 @@ def test_every_schema_is_one_and_is_used(document: Any) -> None:
         assert f"'#/components/schemas/{name}'" in text, name
 
 
-def test_what_a_message_may_be_is_told_exactly(document: Any) -> None:
+def test_schema_of_messages_is_exact(document: Any) -> None:
     components = document["components"]
     validator = jsonschema_rs.Draft202012Validator(
         {"$ref": "#/components/schemas/MessagesToPublish", "components": components}

@@ -66,7 +66,7 @@ def test_private_topic_has_no_dead_letters_to_look_at(http: httpx.Client, privat
     refused(http.post(f"/topics/{private}/dlq/redrive", json={}), 403, "topic_private")
 
 
-def test_kafka_consumer_of_others_is_told_that_it_may_not_read(broker: Broker, private: str) -> None:
+def test_foreign_kafka_consumer_may_not_read_private_topic(broker: Broker, private: str) -> None:
     consumer = KafkaConsumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(private, 0, 0)])
@@ -79,7 +79,7 @@ def test_kafka_consumer_of_others_is_told_that_it_may_not_read(broker: Broker, p
         consumer.close()
 
 
-def test_client_of_spark_is_told_that_it_may_not_read(broker: Broker, private: str) -> None:
+def test_spark_client_may_not_read_private_topic(broker: Broker, private: str) -> None:
     with KafkaData(broker.bootstrap) as data, pytest.raises(Invalid, match="not allowed"):
         data.fetch(DataPartition(private, 0), 0)
 

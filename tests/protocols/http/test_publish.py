@@ -205,7 +205,7 @@ def test_some_failures_are_207_and_nothing_but_failures_have_the_status_of_the_f
 
 
 @pytest.mark.parametrize("name", ["priority", "delay", "deliver_at", "dedup_id"])
-def test_what_is_not_offered_is_refused_not_ignored(http: httpx.Client, topic: str, name: str) -> None:
+def test_unsupported_fields_are_refused_not_ignored(http: httpx.Client, topic: str, name: str) -> None:
     values_of_any_kind: list[Any] = ["1", 1, None, {}]
     for value in values_of_any_kind:
         (result,) = publish(http, topic, {"value": "x", name: value}, status=400)
@@ -311,7 +311,7 @@ def test_many_long_keys_do_not_hold_up_others(http: httpx.Client, new_topic: Cal
     assert [result["partition"] for result in results] == [murmur2_partition(key.encode(), 4) for key in keys]
 
 
-def test_whose_turn_it_is_in_topics_that_are_gone_is_forgotten() -> None:
+def test_turns_of_deleted_topics_are_forgotten() -> None:
     async def main(simulation: Simulation) -> None:
         broker = CoreBroker(
             SimDisk(seed=1),

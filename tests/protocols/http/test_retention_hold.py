@@ -50,7 +50,7 @@ def fill(client: Client, count: int, name: str = "t", *, partition: int = 0) -> 
 
 
 def commit(client: Client, offset: int, *, group: str = "g", name: str = "t", partition: int = 0) -> None:
-    """Commit an offset, as somebody who is no member."""
+    """Commit an offset without a member."""
     client.send(groups.commit(group, [PartitionOffset(name, partition, offset)]))
 
 
@@ -59,12 +59,12 @@ def start_of(client: Client, name: str = "t", partition: int = 0) -> int:
     return client.send(topics.partitions(name))[partition].start_offset
 
 
-def test_what_a_group_has_not_read_stays_until_it_has(broker: Broker, client: Client) -> None:
+def test_unread_messages_of_a_group_stay_until_read(broker: Broker, client: Client) -> None:
     make(client)
     fill(client, 5)
     commit(client, 2)
     broker.advance(EXPIRED_S)
-    assert start_of(client) == 2, "what everybody has read leaves"
+    assert start_of(client) == 2, "messages that all groups have read are deleted"
     (offset,) = client.send(groups.describe("g")).offsets
     assert (offset.retention_risk, offset.retention_left_seconds, offset.lost) == ("held", 0, 0)
     commit(client, 4)
@@ -75,7 +75,7 @@ def test_what_a_group_has_not_read_stays_until_it_has(broker: Broker, client: Cl
     assert start_of(client) == 5
 
 
-def test_what_a_queue_group_has_not_done_stays_until_it_has(broker: Broker, client: Client) -> None:
+def test_unprocessed_messages_of_a_queue_group_stay_until_processed(broker: Broker, client: Client) -> None:
     make(client)
     fill(client, 5)
     received = client.send(queues.receive("workers", "t", limit=3, visibility_s=8 * HOUR_S)).messages
@@ -144,7 +144,7 @@ def test_a_topic_that_retention_reaches_by_new_settings_loses_nothing_that_is_un
     assert start_of(client) in {0, 2}
     # Not yet time for the next look by itself.
     broker.advance(0.6)
-    assert start_of(client) == 2, "new settings are looked at soon, and what everybody has read leaves"
+    assert start_of(client) == 2, "new settings apply soon, and messages that all groups have read are deleted"
 
 
 def test_a_new_topic_holds_back_before_it_was_looked_at(broker: Broker, client: Client) -> None:
@@ -158,7 +158,7 @@ def test_a_new_topic_holds_back_before_it_was_looked_at(broker: Broker, client: 
     assert start_of(client) == 1
 
 
-def test_beyond_the_budget_the_oldest_leaves_unread_and_that_is_told(broker: Broker, client: Client) -> None:
+def test_oldest_messages_over_the_budget_are_deleted_unread_with_an_event(broker: Broker, client: Client) -> None:
     make(client, hold=2 * SEGMENT_BYTES, partitions=2)
     for _ in range(3):
         fill(client, 1, partition=0)
@@ -220,7 +220,7 @@ def test_members_hold_back_what_they_read_however_long_their_last_commit_was_ago
     assert (start_of(client, "read"), start_of(client, "left")) == (1, 3), "the members read one of the topics"
 
 
-def test_what_somebody_deletes_is_not_held_back(broker: Broker, client: Client) -> None:
+def test_explicit_deletion_is_not_held_back(broker: Broker, client: Client) -> None:
     make(client)
     fill(client, 4)
     commit(client, 1)
@@ -234,7 +234,7 @@ def test_what_somebody_deletes_is_not_held_back(broker: Broker, client: Client) 
     assert [topic.name for topic in client.send(topics.list_all())] == []
 
 
-def test_what_was_held_back_is_held_back_after_a_restart(broker: Broker) -> None:
+def test_retention_is_held_back_after_a_restart(broker: Broker) -> None:
     with Client(broker.http) as client:
         make(client)
         fill(client, 3)

@@ -52,12 +52,12 @@ def test_a_group_is_warned_before_retention_reaches_it_and_once_an_hour(broker: 
     assert 0 < told.left_s <= HOUR_S / 2
     broker.advance(HOUR_S)
     assert offset_of(client).lost == 2
-    # What has left in this round is told in the next one.
+    # Deletions of this round are reported in the next one.
     broker.advance(60)
     (overtaken,) = broker.sink.of(RetentionOvertook)
     assert (overtaken.group, overtaken.partition, overtaken.lost) == ("g", 0, 2)
     broker.advance(HOUR_S)
-    assert len(broker.sink.of(RetentionOvertook)) == 2, "trouble that lasts is told again"
+    assert len(broker.sink.of(RetentionOvertook)) == 2, "a lasting problem is reported again"
     assert (offset_of(client).retention_risk, offset_of(client).lag) == ("lost", 0)
 
 
@@ -72,7 +72,7 @@ def test_of_a_short_retention_the_last_tenth_is_near(broker: Broker, client: Cli
     assert len(broker.sink.of(RetentionNear)) == 1
 
 
-def test_whoever_has_read_everything_is_not_warned(broker: Broker, client: Client) -> None:
+def test_group_that_has_read_everything_causes_no_warning(broker: Broker, client: Client) -> None:
     make(client, hold=0)
     fill(client, 2)
     commit(client, 2)

@@ -138,7 +138,7 @@ def test_a_partition_that_takes_no_writes_is_named() -> None:
     simulate(main, 0)
 
 
-def test_absolute_paths_are_told_on_the_same_machine_only() -> None:
+def test_absolute_paths_are_shown_on_the_same_machine_only() -> None:
     directory = Path("/srv/secret/place")
 
     async def main(simulation: Simulation) -> None:
@@ -211,7 +211,7 @@ def test_a_log_that_cannot_be_opened_at_the_start_is_named() -> None:
     simulate(main, 0)
 
 
-def test_a_log_that_nobody_uses_is_named_soon_after_the_start_and_no_longer_when_it_can_be_opened() -> None:
+def test_damaged_unused_log_is_named_soon_after_the_start_until_it_can_be_opened() -> None:
     async def main(simulation: Simulation) -> None:
         disk = SimDisk(seed=1)
         async with serving(simulation, disk) as server:

@@ -1,4 +1,4 @@
-"""A server stops: what is under way is answered, nobody waits, nothing is left over."""
+"""A stopping server answers requests in progress, ends waits, and leaves nothing over."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_stop_answers_those_who_wait_and_closes_all_connections(seed: int) -> 
 
 
 @SEEDS
-def test_what_was_published_before_a_stop_is_acknowledged_and_kept(seed: int) -> None:
+def test_messages_published_before_a_stop_are_acknowledged_and_kept(seed: int) -> None:
     disk = SimDisk(seed)
 
     async def main(simulation: Simulation) -> None:
@@ -96,7 +96,7 @@ def test_a_read_that_comes_during_a_stop_does_not_wait(seed: int) -> None:
 
 @SEEDS
 def test_a_stop_does_not_wait_longer_than_it_may(seed: int) -> None:
-    """A disk that does not answer holds up whoever waits for it, but not the end."""
+    """A disk that does not answer delays requests that wait for it, but not the stop."""
 
     async def main(simulation: Simulation) -> None:
         async with serving(simulation, drain_timeout_ms=2000) as server:

@@ -26,7 +26,7 @@ def sources(described: Any) -> dict[str, tuple[str, str]]:
     return {setting["name"]: (setting["value"], setting["source"]) for setting in described["settings"]}
 
 
-def test_a_new_topic_is_told_with_its_place(http: httpx.Client, new_name: Callable[[], str]) -> None:
+def test_reply_to_create_has_location(http: httpx.Client, new_name: Callable[[], str]) -> None:
     name = new_name()
     reply = http.post("/topics", json={"name": name, "partitions": 2, "config": {"retention.ms": 60_000}})
     assert reply.status_code == 201

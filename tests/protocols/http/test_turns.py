@@ -1,4 +1,4 @@
-"""What one HTTP client may cost in one turn of the loop, so that heavy clients leave room for others."""
+"""Limits of one HTTP client in one turn of the loop, so that heavy clients leave room for others."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_others_are_answered_between_pipelined_requests(seed: int) -> None:
             connection.data_received(GET * 1000)
             other.data_received(GET)
             assert (await modest.reply()).status == 200
-            # What the heavy client got by then is a small part.
+            # The heavy client has got a small part by then.
             assert heavy.received.count(b"HTTP/1.1 200") < 200
             for _ in range(1000):
                 assert (await heavy.reply()).status == 200

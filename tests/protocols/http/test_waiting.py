@@ -168,7 +168,7 @@ def test_markers_of_transactions_are_passed_over(seed: int) -> None:
 
 
 @SEEDS
-def test_records_that_cannot_be_read_are_told_with_a_way_around(seed: int) -> None:
+def test_unreadable_records_are_answered_with_the_offset_after_them(seed: int) -> None:
     """A client may store a batch whose records are nonsense: the broker does not open what it is sent."""
 
     async def main(simulation: Simulation) -> None:

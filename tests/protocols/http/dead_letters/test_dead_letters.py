@@ -241,7 +241,7 @@ def test_headers_count_for_how_large_a_page_may_be(
     assert len(read(http, topic, max_bytes="3000")["messages"]) == 1
 
 
-def test_reasons_and_topics_are_told_up_to_a_bound(
+def test_number_of_reasons_and_topics_is_bounded(
     http: httpx.Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(letter_counts, "REASONS_MAX", 2)
@@ -304,7 +304,7 @@ def test_whatever_was_delivered_becomes_a_letter_however_small_their_topic_has_i
         wait_for(lambda: count(http, "small") == 4)
         assert values(letters(http, "small", order="oldest")) == published
         assert http.get("/queues/billing").json()["partitions"][0]["dead"] == 0
-        # What is moved is the broker's; clients are bound by it.
+        # The broker moves messages; its limits bind clients only.
         reply = http.post("/topics/small/messages", json={"messages": [{"value": noise(3000)}]})
         assert reply.json()["results"][0]["error"]["code"] == "too_large"
 

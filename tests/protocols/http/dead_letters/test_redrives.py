@@ -67,7 +67,7 @@ def test_bytes_of_any_kind_are_kept(http: httpx.Client, topic: str) -> None:
     assert again["headers_base64"] == [*first["headers_base64"], ["goqueue-redrives", "MQ=="]]
 
 
-def test_what_a_redrive_has_moved_is_not_shown_nor_moved_again(http: httpx.Client, topic: str) -> None:
+def test_republished_dead_letters_are_hidden_and_not_republished_again(http: httpx.Client, topic: str) -> None:
     bury(http, topic, ["a", "b"])
     assert redrive(http, topic, first_offset=1)["moves"] == moves(moved=1)
     assert values(letters(http, topic)) == ["a"]

@@ -50,9 +50,7 @@ def test_untouched_partitions_never_pause(http: httpx.Client, new_topic: Callabl
     assert len(second.values()) == 4, "nothing was committed of the partition that moved"
 
 
-def test_what_is_not_owned_any_more_is_given_back_by_a_heartbeat(
-    http: httpx.Client, new_topic: Callable[..., str]
-) -> None:
+def test_heartbeat_gives_up_partitions_that_are_not_owned(http: httpx.Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic(2)
     first, second = Cooperative(http, topic, topic), Cooperative(http, topic, topic)
     first.join()
@@ -135,7 +133,7 @@ def test_where_a_member_stands_can_be_asked_without_a_sign_of_life(
     assert len(asked["assigned"]) == 2
 
 
-def test_who_has_what_and_is_to_have_what_is_told(http: httpx.Client, new_topic: Callable[..., str]) -> None:
+def test_reply_shows_current_and_target_assignment(http: httpx.Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic(2)
     first, second = Cooperative(http, topic, topic, client_id="a"), Cooperative(http, topic, topic, client_id="b")
     first.join()

@@ -1,4 +1,4 @@
-"""Members that come, go, fall silent and lose replies: nobody shares a partition, and no message is lost.
+"""Members that come, go, fall silent and lose replies: no partition is shared, and no message is lost.
 
 Workers of both kinds run against a server on virtual time; a seed decides when each polls, stalls, leaves, or throws a
 reply away. Two books know nothing of the workers but what they say: who holds what, and what was done. What is
@@ -23,13 +23,13 @@ SESSION_S = 30.0
 
 
 class Ownership:
-    """Who holds which partitions: from the reply that says so until the member gives them up, or may be given up."""
+    """Which member holds which partitions, from the reply that assigns them until they are given up or expire."""
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[frozenset[int], float]] = {}
 
     def holds(self, worker: str, partitions: set[int], until: float, now: float) -> None:
-        """Take note of what a worker holds until a moment; nobody else may."""
+        """Note the partitions that one worker holds exclusively until a time."""
         for other, (held, end) in self._held.items():
             if other != worker and now < end:
                 assert not held & partitions, f"{worker} and {other} hold {sorted(held & partitions)}"
@@ -37,7 +37,7 @@ class Ownership:
 
 
 class Work:
-    """What was done of each partition, and how far it was committed."""
+    """Processed offsets of each partition, and committed ones."""
 
     def __init__(self) -> None:
         self.done: dict[int, set[int]] = {index: set() for index in range(PARTITIONS)}
@@ -46,7 +46,7 @@ class Work:
     def committed(self, partition: int, offset: int) -> None:
         """Take note of a commit; none goes back, and none goes beyond what was done."""
         assert offset >= self._committed[partition], "an offset went back: a zombie has committed"
-        assert self.done[partition] >= set(range(offset)), "something was committed that nobody has done"
+        assert self.done[partition] >= set(range(offset)), "an unprocessed message was committed"
         self._committed[partition] = offset
 
     @property
@@ -180,7 +180,7 @@ async def watch(client: RawHttp, work: Work) -> None:
 
 
 @pytest.mark.seeds(8, long_count=300)
-def test_nobody_shares_a_partition_and_every_message_is_done(seed: int) -> None:
+def test_no_partition_is_shared_and_every_message_is_processed(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             writer = await server.client()

@@ -1,4 +1,4 @@
-"""Groups by HTTP: which there are, what is told of them, their end, and the topics in which the broker keeps them."""
+"""Groups by HTTP: list, describe and delete them, and the topics that store them."""
 
 from __future__ import annotations
 

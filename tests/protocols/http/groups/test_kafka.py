@@ -38,7 +38,7 @@ def assigned(member: Consumer) -> set[int]:
 
 
 def until(fact: Callable[[], bool], *turns: Callable[[], object]) -> None:
-    """Let everybody have a turn until a fact holds."""
+    """Give all members turns until a condition holds."""
     for _ in range(round(DEADLINE_S / TURN_S)):
         for turn in turns:
             turn()

@@ -89,7 +89,7 @@ def test_an_old_generation_is_refused(http: httpx.Client, new_topic: Callable[..
     assert all(each["offset"] is None for each in describe(http, topic)["offsets"])
 
 
-def test_whoever_is_no_member_is_refused(http: httpx.Client, new_topic: Callable[..., str]) -> None:
+def test_unknown_member_is_refused(http: httpx.Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     member = Member(http, topic, topic)
     member.join()
@@ -234,7 +234,7 @@ def test_a_session_of_30_seconds_may_be_asked_for(http: httpx.Client, topic: str
 
 
 @pytest.mark.parametrize("generation", [0, -1, -2, 2**31, "1"])
-def test_a_generation_that_nobody_was_given_is_malformed(http: httpx.Client, topic: str, generation: Any) -> None:
+def test_impossible_generation_is_malformed(http: httpx.Client, topic: str, generation: Any) -> None:
     member = Member(http, topic, topic)
     member.join()
     member.generation = generation

@@ -14,7 +14,7 @@ from tests.protocols.http.group_kit import Member, describe, done, fill
 
 
 def commit(http: httpx.Client, group: str, topic: str, *offsets: tuple[int, int], **more: Any) -> httpx.Response:
-    """Commit offsets as nobody's."""
+    """Commit offsets without a member."""
     rows = [{"topic": topic, "partition": index, "offset": offset} for index, offset in offsets]
     return http.post(f"/groups/{group}/offsets", json={"offsets": rows, **more})
 
@@ -45,7 +45,9 @@ def test_a_queue_group_has_no_offsets_to_set(http: httpx.Client, new_topic: Call
         assert "queue seek" in problem["hint"]
 
 
-def test_offsets_without_members_can_be_set_by_anybody(http: httpx.Client, new_topic: Callable[..., str]) -> None:
+def test_offsets_of_group_without_members_can_be_set_without_membership(
+    http: httpx.Client, new_topic: Callable[..., str]
+) -> None:
     topic = new_topic(2)
     fill(http, topic, 3, 3)
     told = done(commit(http, topic, topic, (0, 1), (1, 2)))
@@ -115,7 +117,7 @@ def test_offsets_that_cannot_be_meant_are_refused(http: httpx.Client, body: Any)
 # -- lag
 
 
-def test_lag_is_told_in_messages_and_in_seconds() -> None:
+def test_lag_is_shown_in_messages_and_in_seconds() -> None:
     with Broker() as broker, httpx.Client(base_url=broker.http) as http:
         done(http.post("/topics", json={"name": "t", "partitions": 3}), 201)
         fill(http, "t", 5, 5)
@@ -180,7 +182,7 @@ def test_a_group_that_left_without_a_commit_has_no_lag(http: httpx.Client, topic
 
 
 def lags(http: httpx.Client, group: str) -> set[int | None]:
-    """Return what is told of the lag of a group, wherever it is told."""
+    """Return the lag of a group from all replies that have it."""
     (listed,) = [each for each in done(http.get("/groups"))["groups"] if each["name"] == group]
     described, offsets = describe(http, group), done(http.get(f"/groups/{group}/offsets"))
     return {listed["lag"], described["lag"], offsets["lag"]}
@@ -255,7 +257,7 @@ def test_a_time_is_the_first_message_that_is_not_older(http: httpx.Client, topic
     assert move["to"] == 5
 
 
-def test_nobody_is_moved_who_reads(http: httpx.Client, topic: str) -> None:
+def test_offsets_of_group_with_members_are_not_moved(http: httpx.Client, topic: str) -> None:
     fill(http, topic, 5)
     member = Member(http, topic, topic)
     member.join()
@@ -271,7 +273,7 @@ def test_nobody_is_moved_who_reads(http: httpx.Client, topic: str) -> None:
     assert len(member.values()) == 5
 
 
-def test_what_cannot_be_moved_is_told_beside_what_can(http: httpx.Client, topic: str) -> None:
+def test_partitions_that_cannot_be_moved_have_errors_beside_the_others(http: httpx.Client, topic: str) -> None:
     partitions = [{"topic": topic, "partition": 0}, {"topic": topic, "partition": 9}]
     reply = http.post(f"/groups/{topic}/offsets/reset", json={"to": "earliest", "partitions": partitions})
     assert reply.status_code == 207

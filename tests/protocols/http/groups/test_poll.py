@@ -49,12 +49,12 @@ def test_a_poll_tells_where_it_goes_on_in_each_partition_once(
     member.join()
     first = member.poll(reset="latest", after=0)
     assert (places(first), first["messages"]) == ({0: 3, 1: 1}, [])
-    # It was not seen, so it is told again.
+    # It was not seen, so it is sent again.
     assert places(member.poll(reset="latest", after=0)) == {0: 3, 1: 1}
     assert places(member.poll(after=1)) == {}
     publish(http, topic, {"value": "new", "partition": 1})
     assert places(member.poll(after=2)) == {1: 2}
-    # Whoever goes back, and reads the same again, hears where it is as well.
+    # A member that seeks back and reads the same again gets the offset as well.
     assert places(member.poll(after=3, seek=f"{topic}:1:1")) == {1: 2}
 
 
@@ -139,7 +139,7 @@ def test_auto_commit_commits_what_the_poll_before_has_brought(http: httpx.Client
     member = Member(http, topic, topic)
     member.join()
     assert member.values(limit=4, auto_commit=True) == ["0/0", "0/1", "0/2", "0/3"]
-    assert offsets(http, topic)[0] is None, "nobody knows yet whether these messages have arrived"
+    assert offsets(http, topic)[0] is None, "it is unknown whether these messages have arrived"
     assert member.values(limit=4, auto_commit=True) == ["0/4", "0/5", "0/6", "0/7"]
     assert offsets(http, topic)[0] == 4
     member.values(auto_commit=True)
@@ -169,7 +169,7 @@ def test_a_start_at_the_end_is_committed_with_the_rest(http: httpx.Client, topic
     assert member.values(reset="latest") == ["while it was away"]
 
 
-def test_whoever_joins_again_begins_at_what_is_committed(http: httpx.Client, topic: str) -> None:
+def test_rejoined_member_starts_at_committed_offsets(http: httpx.Client, topic: str) -> None:
     fill(http, topic, 6)
     member = Member(http, topic, topic)
     member.join()
@@ -220,7 +220,7 @@ def test_messages_of_a_partition_that_moved_go_on_where_the_owner_before_committ
     assert sorted(first.values() + second.values()) == ["0/3", "1/3"]
 
 
-def test_what_is_asked_back_is_read_no_more_but_can_be_committed(
+def test_revoked_partitions_are_not_read_but_can_be_committed(
     http: httpx.Client, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(2)
@@ -299,7 +299,7 @@ def test_a_poll_can_go_on_elsewhere_in_single_partitions(http: httpx.Client, new
     (told,) = astray["errors"]
     assert (told["partition"], told["error"]["code"]) == (0, "offset_out_of_range")
     assert [told["error"][name] for name in ("offset", "start_offset", "end_offset")] == [99, 0, 4]
-    # That reply may be lost; once it has arrived, all is told.
+    # That reply may be lost; once it has arrived, nothing is missing.
     assert member.poll(limit=1, after=3)["errors"] == astray["errors"]
     assert "errors" not in member.poll(limit=1, after=4)
     assert member.values(seek=f"{topic}:0:1", limit=1, after=5) == ["0/1"]

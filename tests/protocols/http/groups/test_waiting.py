@@ -117,7 +117,7 @@ class World:
 
     @property
     def now(self) -> float:
-        """What the clock says."""
+        """The time of the clock."""
         return self.simulation.clock.monotonic()
 
 
@@ -211,7 +211,7 @@ def test_a_poll_that_is_overtaken_while_it_commits_seeks_nothing(seed: int) -> N
                 if mine.turn != begun:
                     break
                 await asyncio.sleep(0)
-            # What it commits is on its way to the disk, and another poll begins.
+            # Its commit is on its way to the disk, and another poll begins.
             mine.begin(None)
             with pytest.raises(Conflict):
                 await overtaken
@@ -230,7 +230,7 @@ def test_a_wait_ends_when_the_member_joins_again_or_leaves(seed: int) -> None:
                 await asyncio.sleep(1)
                 await end()
                 reply = await member.polls.reply()
-                # Whoever is no member any more hears that, and can join again.
+                # A removed member gets the error, and can join again.
                 assert reply.json()["code"] == code
             assert world.waiting == 0
             assert world.now < 10
@@ -335,7 +335,7 @@ def test_a_stop_of_the_server_ends_all_waits(seed: int) -> None:
 
 
 @SEEDS
-def test_what_holds_no_messages_is_passed_over_while_waiting(seed: int) -> None:
+def test_waiting_poll_skips_offsets_without_messages(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with World.made(simulation) as world:
             member = await world.member()

@@ -159,7 +159,7 @@ def test_with_order_by_key_only_the_busy_key_waits(http: httpx.Client, topic: st
 
 
 @pytest.mark.parametrize(("start", "expected"), [("earliest", ["old", "new"]), ("latest", ["new"])])
-def test_a_group_begins_where_it_was_told_to(http: httpx.Client, topic: str, start: str, expected: list[str]) -> None:
+def test_group_starts_at_its_start_setting(http: httpx.Client, topic: str, start: str, expected: list[str]) -> None:
     fill(http, topic, ["old"])
     alter(http, topic, start=start)
     consumer = Consumer(http, topic, topic)
@@ -285,7 +285,7 @@ def test_a_group_that_is_not_there_is_not_moved_and_not_made(http: httpx.Client,
     refused(http.get(f"/queues/{topic}"), 404, "unknown_queue")
 
 
-def test_a_group_is_told_where_to_begin_with_a_topic(http: httpx.Client, topic: str) -> None:
+def test_start_of_a_group_applies_to_a_topic(http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(3))
     alter(http, topic, retries=1)
     http.post(f"/queues/{topic}/seek", json={"topic": topic, "offset": 2}).raise_for_status()
@@ -302,7 +302,7 @@ def test_a_deleted_group_begins_anew(http: httpx.Client, topic: str) -> None:
     assert [each["delivery_count"] for each in consumer.receive()] == [1, 1]
 
 
-def test_a_topic_that_is_made_anew_is_another_queue(http: httpx.Client, topic: str) -> None:
+def test_recreated_topic_is_a_new_queue(http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(3))
     consumer = Consumer(http, topic, topic)
     before = consumer.receive()

@@ -1,4 +1,4 @@
-"""Queues that change while somebody waits: nothing is lost, and nobody sleeps beside messages."""
+"""Queues that change while receives wait: nothing is lost, and no receive sleeps beside messages."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Waiting:
         return self.got
 
 
-def test_a_group_is_not_deleted_while_somebody_waits_who_would_make_it_anew(
+def test_group_is_not_deleted_while_a_waiting_receive_would_recreate_it(
     broker: Broker, http: httpx.Client, topic: str
 ) -> None:
     fill(http, topic, range(3), partition=0)
@@ -83,7 +83,7 @@ def test_a_group_is_not_deleted_while_somebody_waits_who_would_make_it_anew(
     assert values(consumer.receive()) == ["0", "1", "2", "new"]
 
 
-def test_whoever_waits_is_told_of_a_seek(broker: Broker, http: httpx.Client, topic: str) -> None:
+def test_seek_wakes_waiting_receive(broker: Broker, http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(3), partition=0)
     consumer = Consumer(http, topic, topic)
     consumer.ack(consumer.receive())
@@ -92,9 +92,7 @@ def test_whoever_waits_is_told_of_a_seek(broker: Broker, http: httpx.Client, top
     assert values(waiting.end()) == ["0", "1", "2"]
 
 
-def test_whoever_waits_gets_messages_of_partitions_that_are_added(
-    broker: Broker, http: httpx.Client, topic: str
-) -> None:
+def test_waiting_receive_gets_messages_of_added_partitions(broker: Broker, http: httpx.Client, topic: str) -> None:
     waiting = Waiting(broker, topic, topic)
     known = http.get(f"/topics/{topic}").json()["partitions"]
     http.patch(f"/topics/{topic}", json={"partitions": known + 1}).raise_for_status()
@@ -115,7 +113,7 @@ def test_messages_that_come_again_keep_to_the_size_of_a_reply(http: httpx.Client
     assert len(again) + len(consumer.receive(100)) == 12
 
 
-def test_what_cannot_be_read_keeps_nothing_back_that_comes_before_or_after_it(
+def test_unreadable_batch_does_not_block_messages_before_or_after_it(
     http: httpx.Client, broker: Broker, topic: str
 ) -> None:
     fill(http, topic, range(5), partition=0)

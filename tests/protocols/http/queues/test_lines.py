@@ -1,4 +1,4 @@
-"""Many who wait for messages of one group: each message wakes one of them, and nobody sleeps beside messages."""
+"""Many waiting receives of one group: each message wakes one of them, and none sleeps beside messages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Calls:
 
 
 @SEEDS
-def test_what_the_first_leaves_goes_to_the_next_and_so_on(seed: int) -> None:
+def test_messages_left_by_one_receive_go_to_the_next(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             clients = await waiters(server, 5)
@@ -94,7 +94,7 @@ def test_a_message_wakes_one_and_no_more(seed: int, monkeypatch: pytest.MonkeyPa
 
 
 async def fill_with_one_key(client: RawHttp, count: int = HELD_MAX + 100) -> None:
-    """Have as many messages wait for one key as a group looks at, and more behind them."""
+    """Let as many messages wait for one key as a group checks, and more after them."""
     assert (await client.call("PATCH", "/queues/g", {"ordering": "key"})).status == 200
     for start in range(0, count, 100):
         messages = [{"value": "held", "key": "k", "partition": 0}] * min(100, count - start)
@@ -110,7 +110,7 @@ async def receive(client: RawHttp, consumer: str, **wish: Any) -> list[Any]:
 
 
 @SEEDS
-def test_who_cannot_get_on_in_one_partition_hears_of_the_others(seed: int) -> None:
+def test_receive_blocked_in_one_partition_wakes_for_others(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             await waiters(server, 0)
@@ -128,7 +128,7 @@ def test_who_cannot_get_on_in_one_partition_hears_of_the_others(seed: int) -> No
 
 
 @SEEDS
-def test_a_key_that_is_free_again_wakes_who_waits_behind_all_that_is_held(seed: int) -> None:
+def test_released_key_wakes_receive_waiting_for_held_messages(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             await waiters(server, 0)
@@ -149,7 +149,7 @@ def test_a_key_that_is_free_again_wakes_who_waits_behind_all_that_is_held(seed: 
 
 
 @SEEDS
-def test_a_group_that_is_gone_while_somebody_waits_is_begun_anew(seed: int) -> None:
+def test_group_deleted_during_a_wait_starts_again(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             await waiters(server, 0)
@@ -183,7 +183,7 @@ def test_a_group_is_not_deleted_while_those_who_waited_look(seed: int, turn: int
 
 
 @SEEDS
-def test_a_group_is_not_deleted_while_somebody_waits_for_a_topic(seed: int) -> None:
+def test_group_is_not_deleted_while_a_receive_waits_for_a_topic(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             client, waiter = await server.client(), await server.client()
@@ -191,7 +191,7 @@ def test_a_group_is_not_deleted_while_somebody_waits_for_a_topic(seed: int) -> N
             waiter.write(request("POST", RECEIVE, {"topic": "later", "wait": "60s"}))
             await asyncio.sleep(1)
             assert (await client.call("DELETE", "/queues/g")).status == 409
-            # Who goes away does not wait any more.
+            # A disconnected client does not wait any more.
             waiter.close()
             await asyncio.sleep(1)
             assert (await client.call("DELETE", "/queues/g")).status == 204
@@ -200,7 +200,7 @@ def test_a_group_is_not_deleted_while_somebody_waits_for_a_topic(seed: int) -> N
 
 
 @SEEDS
-def test_a_group_is_not_deleted_while_somebody_waits_until_it_is_resumed(seed: int) -> None:
+def test_group_is_not_deleted_while_a_receive_waits_for_resume(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             await waiters(server, 0)
@@ -217,7 +217,7 @@ def test_a_group_is_not_deleted_while_somebody_waits_until_it_is_resumed(seed: i
 
 @pytest.mark.parametrize("wait", ["0s", "3s"])
 @SEEDS
-def test_who_gets_nothing_because_too_many_wait_for_their_key_is_told_so(seed: int, wait: str) -> None:
+def test_shortfall_says_that_too_many_messages_wait_for_their_key(seed: int, wait: str) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             await waiters(server, 0)
@@ -227,7 +227,7 @@ def test_who_gets_nothing_because_too_many_wait_for_their_key_is_told_so(seed: i
             told = (await client.call("POST", RECEIVE, wish)).json()
             assert told["messages"] == []
             assert told["shortfall"].startswith(f"{HELD_MAX} messages of t-0 wait for others of their key")
-            # The others are not kept back, and whoever gets one is told nothing of it.
+            # The others are not blocked, and a receive with a message has no shortfall.
             await client.call("POST", PUBLISH, {"messages": [{"value": "free", "key": "y", "partition": 1}]})
             told = (await client.call("POST", RECEIVE, wish)).json()
             assert [each["value"] for each in told["messages"]] == ["free"]
@@ -256,7 +256,7 @@ def test_those_who_cannot_get_on_do_not_wake_each_other(seed: int, most: int, mo
                 wish = {"topic": "t", "max": most, "wait": "60s", "consumer": f"c{number}"}
                 waiter.write(request("POST", RECEIVE, wish))
             await asyncio.sleep(1)
-            # It is ready again, where nobody waits for it.
+            # It is ready again, and no receive waits for it.
             await client.call("POST", "/messages/nack", {"receipt_handle": elsewhere["receipt_handle"], "delay": 0})
             await asyncio.sleep(1)
             assert looks.count < 20
@@ -265,7 +265,7 @@ def test_those_who_cannot_get_on_do_not_wake_each_other(seed: int, most: int, mo
 
 
 @SEEDS
-def test_who_leaves_when_nothing_works_leaves_and_the_others_are_told(seed: int) -> None:
+def test_client_leaving_during_a_failure_leaves_and_others_get_the_error(seed: int) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             first, second = await waiters(server, 2)
@@ -291,7 +291,7 @@ def test_a_turn_that_comes_to_nothing_is_the_next_ones(seed: int) -> None:
             await asyncio.sleep(simulation.entropy.fraction() * 0.01)
             first.transport.abort()
             async with asyncio.timeout(35):
-                # Who came first is for the network to say.
+                # The network decides on the order of arrival.
                 replies = [asyncio.ensure_future(each.reply()) for each in others]
                 (done, *_), waiting = await asyncio.wait(replies, return_when=asyncio.FIRST_COMPLETED)
             assert [message["value"] for message in done.result().json()["messages"]] == ["a"]
@@ -343,9 +343,7 @@ def test_those_who_wait_for_a_paused_group_get_messages_together_when_it_goes_on
 
 
 @SEEDS
-def test_who_waits_for_a_paused_group_is_not_woken_by_what_others_do(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_receive_waiting_for_paused_group_is_not_woken_by_others(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(simulation: Simulation) -> None:
         async with serving(simulation) as server:
             await waiters(server, 0)

@@ -44,7 +44,7 @@ def test_a_peek_shows_no_message_that_waits_for_another_one_of_its_key(http: htt
     assert values(consumer.receive()) == ["b0"]
 
 
-def test_a_peek_goes_on_behind_messages_that_wait_for_others_of_their_key(http: httpx.Client, topic: str) -> None:
+def test_peek_continues_after_messages_that_wait_for_their_key(http: httpx.Client, topic: str) -> None:
     alter(http, topic, ordering="key")
     publish_keyed(http, topic, *(f"a{number}" for number in range(26)), "b0", "b1", "c0")
     consumer = Consumer(http, topic, topic)
@@ -103,9 +103,7 @@ def test_a_partition_that_is_offline_keeps_no_other_from_being_shown() -> None:
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_peek_into_a_topic_that_was_made_anew_knows_nothing_of_the_former_one(
-    http: httpx.Client, topic: str, start: str
-) -> None:
+def test_peek_into_recreated_topic_shows_no_former_messages(http: httpx.Client, topic: str, start: str) -> None:
     alter(http, topic, start=start)
     consumer = Consumer(http, topic, topic)
     consumer.receive()

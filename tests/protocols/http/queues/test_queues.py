@@ -230,9 +230,7 @@ def test_headers_count_for_how_much_a_receive_brings(http: httpx.Client, topic: 
     assert 100 < len(consumer.receive(200)) < 150
 
 
-def test_what_waits_for_the_end_of_a_transaction_is_counted_and_gets_old(
-    http: httpx.Client, broker: Broker, topic: str
-) -> None:
+def test_messages_of_open_transactions_are_counted_and_age(http: httpx.Client, broker: Broker, topic: str) -> None:
     consumer = Consumer(http, topic, topic)
     assert consumer.receive() == []
     writer = Producer(http, topic)
@@ -285,7 +283,7 @@ def test_acks_and_leases_outlive_the_broker() -> None:
             consumer.settle("nack", messages[1:2], delay="1h")
         broker.restart()
         with httpx.Client(base_url=broker.http) as consumer.http:
-            # Whoever had them still has them, and may still say so.
+            # Their consumers still hold them, and can still settle them.
             assert len(consumer.receive(1000)) == 100
             consumer.ack(messages[3:100:2])
             consumer.settle("ack", messages[:1], status=409)
@@ -323,7 +321,7 @@ def test_a_receive_that_makes_no_sense_is_refused(
         ({"wait": "5s\n"}, "wait is '5s\\n', which is not a duration"),
     ],
 )
-def test_a_duration_that_is_none_or_too_long_is_told_in_words(http: httpx.Client, wish: Got, detail: str) -> None:
+def test_invalid_duration_is_refused_in_words(http: httpx.Client, wish: Got, detail: str) -> None:
     problem = refused(http.post("/groups/g/receive", json={"topic": "a"} | wish), 400, "malformed_request")
     assert problem["detail"] == detail
 

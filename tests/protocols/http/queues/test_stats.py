@@ -1,4 +1,4 @@
-"""Queue groups in numbers, by HTTP and as metrics: what is told is what has happened."""
+"""Counts of queue groups by HTTP and as metrics match what has happened."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def http(broker: Broker) -> Iterator[httpx.Client]:
 
 
 def eventually(fact: Callable[[], bool], what: str) -> None:
-    """Wait for a fact; to look at it takes a request, so nobody is kept from working."""
+    """Wait for a condition; each check takes a request, so the broker can work in between."""
     deadline = time.monotonic() + 120
     while not fact():
         assert time.monotonic() < deadline, f"it did not come true that {what}"
@@ -56,7 +56,7 @@ def metrics(http: httpx.Client, group: str) -> dict[str, float]:
     return found
 
 
-def test_what_keeps_dead_messages_from_becoming_letters_is_told(broker: Broker, http: httpx.Client, topic: str) -> None:
+def test_stats_show_why_dead_letters_cannot_be_written(broker: Broker, http: httpx.Client, topic: str) -> None:
     letters = f"{topic}-letters"
     # There are no two replicas.
     body = {"name": letters, "partitions": 1, "config": {"min.insync.replicas": "2"}}
@@ -70,7 +70,7 @@ def test_what_keeps_dead_messages_from_becoming_letters_is_told(broker: Broker, 
         (partition,) = http.get(f"/queues/{topic}").json()["partitions"]
         return str(partition.get("dead_letter_trouble", ""))
 
-    eventually(lambda: "replicas" in trouble(), "trouble is told")
+    eventually(lambda: "replicas" in trouble(), "the error is shown")
     assert metrics(http, topic)["stalled_dead_messages"] == 2
     with Client(broker.http) as client:
         (partition,) = client.send(queues.describe(topic)).partitions
@@ -145,7 +145,7 @@ def test_redrives_are_counted_by_what_they_do_with_letters(broker: Broker, http:
         for fate in ("moved", "skipped_redriven", "skipped_looping", "failed")
     }
     assert found == {"moved": 3, "skipped_redriven": 1, "skipped_looping": 0, "failed": 0}
-    # Nothing is told of a topic that is gone, whatever comes after it.
+    # A deleted topic is not shown, even if others follow.
     http.delete(f"/topics/{dlq}").raise_for_status()
     assert series(http, "goqueue_redrive_letters_total", topic=dlq) is None
 
@@ -188,7 +188,7 @@ def test_metrics_tell_the_same(broker: Broker, http: httpx.Client, topic: str) -
     }
 
 
-def test_a_group_is_told_by_topic(http: httpx.Client, new_topic: Callable[..., str]) -> None:
+def test_group_is_shown_by_topic(http: httpx.Client, new_topic: Callable[..., str]) -> None:
     first, second = sorted((new_topic(partitions=2), new_topic()))
     for topic, count in ((first, 3), (second, 2)):
         fill(http, topic, range(count))
@@ -197,7 +197,7 @@ def test_a_group_is_told_by_topic(http: httpx.Client, new_topic: Callable[..., s
     assert [(each["topic"], each["depth"], each["delivered"]) for each in rows] == [(first, 3, 1), (second, 2, 1)]
 
 
-def test_a_group_that_is_made_anew_is_counted_anew(http: httpx.Client, topic: str) -> None:
+def test_recreated_group_starts_new_counts(http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(2))
     consumer = Consumer(http, topic, topic)
     consumer.receive(2)
@@ -207,7 +207,7 @@ def test_a_group_that_is_made_anew_is_counted_anew(http: httpx.Client, topic: st
     assert stats(http, topic)["delivered"] == 1
 
 
-def test_a_topic_that_is_made_anew_is_counted_anew(broker: Broker, http: httpx.Client, topic: str) -> None:
+def test_recreated_topic_starts_new_counts(broker: Broker, http: httpx.Client, topic: str) -> None:
     fill(http, topic, range(2))
     consumer = Consumer(http, topic, topic)
     old = consumer.receive(2)

@@ -1,4 +1,4 @@
-"""Receives from several topics, some of which are not there, or not yet: they keep nobody from the others."""
+"""Receives from several topics: missing ones do not keep consumers from the others."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_topic_that_is_not_there_keeps_no_messages_of_others_back(seed: int, w
     ],
 )
 @SEEDS
-def test_if_nothing_comes_it_is_told_in_the_end_which_topics_are_not_there(
+def test_missing_topics_are_named_after_a_wait_without_messages(
     seed: int, wait_s: int, topics: tuple[str, ...], detail: str
 ) -> None:
     async def act(server: SimServer, client: RawHttp) -> None:
@@ -93,7 +93,7 @@ def test_if_nothing_comes_it_is_told_in_the_end_which_topics_are_not_there(
 
 
 @SEEDS
-def test_why_a_group_delivers_nothing_is_told_though_a_topic_is_not_there(seed: int) -> None:
+def test_shortfall_is_shown_even_if_a_topic_is_missing(seed: int) -> None:
     async def act(server: SimServer, client: RawHttp) -> None:
         await receive(client, "here")
         await publish(client, "here", "a")
@@ -106,7 +106,7 @@ def test_why_a_group_delivers_nothing_is_told_though_a_topic_is_not_there(seed: 
 
 
 @SEEDS
-def test_who_waits_for_a_topic_that_is_not_there_is_woken_by_messages_of_others(seed: int) -> None:
+def test_receive_waiting_for_missing_topic_is_woken_by_other_topics(seed: int) -> None:
     async def act(server: SimServer, client: RawHttp) -> None:
         waiter = await waiting(server, "here", "there")
         await publish(client, "here", "a")
@@ -116,7 +116,7 @@ def test_who_waits_for_a_topic_that_is_not_there_is_woken_by_messages_of_others(
 
 
 @SEEDS
-def test_who_waits_for_topics_that_are_not_there_is_woken_by_the_making_of_one(seed: int) -> None:
+def test_receive_waiting_for_missing_topics_is_woken_by_a_new_topic(seed: int) -> None:
     async def act(server: SimServer, client: RawHttp) -> None:
         for group_of_topics in (("here", "there"), ("elsewhere", "nowhere")):
             waiter = await waiting(server, *group_of_topics)
@@ -127,7 +127,7 @@ def test_who_waits_for_topics_that_are_not_there_is_woken_by_the_making_of_one(s
 
 
 @SEEDS
-def test_who_waits_goes_on_with_others_when_a_topic_is_deleted(seed: int) -> None:
+def test_waiting_receive_continues_with_other_topics_after_a_deletion(seed: int) -> None:
     async def act(server: SimServer, client: RawHttp) -> None:
         await client.call("POST", "/topics", {"name": "there", "partitions": 1})
         waiter = await waiting(server, "here", "there")
@@ -163,7 +163,7 @@ def test_a_topic_of_the_brokers_own_is_refused_beside_one_that_is_not_there(seed
 
 @pytest.mark.parametrize("topics", [("bad name!",), ("there", "bad name!"), ("here", ".."), ("",)])
 @SEEDS
-def test_nobody_waits_for_a_name_that_no_topic_can_have(seed: int, topics: tuple[str, ...]) -> None:
+def test_receive_does_not_wait_for_invalid_topic_name(seed: int, topics: tuple[str, ...]) -> None:
     async def act(server: SimServer, client: RawHttp) -> None:
         await publish(client, "here", "a")
         async with asyncio.timeout(1):

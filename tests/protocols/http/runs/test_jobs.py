@@ -1,4 +1,4 @@
-"""Jobs by HTTP: runs report, and everybody sees them."""
+"""Jobs by HTTP: runs report, and clients list them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAID: dict[str, Any] = {
 }
 
 
-def test_what_a_run_reports_is_told(http: httpx.Client, new_name: Callable[[], str]) -> None:
+def test_report_of_a_run_is_shown(http: httpx.Client, new_name: Callable[[], str]) -> None:
     job = new_name()
     assert http.post(f"/jobs/{job}/report", json=SAID).status_code == 204
     found = http.get(f"/jobs/{job}").json()
@@ -43,7 +43,7 @@ def test_what_a_run_reports_is_told(http: httpx.Client, new_name: Callable[[], s
     assert (found["state"], found["is_running"], found["rows_per_second"]) == ("done", False, 0.0)
 
 
-def test_what_is_no_report_is_refused(http: httpx.Client, new_name: Callable[[], str]) -> None:
+def test_invalid_report_is_refused(http: httpx.Client, new_name: Callable[[], str]) -> None:
     job = new_name()
     refused(http.get(f"/jobs/{job}"), 404, "unknown_job")
     for wrong in ({"state": "ended"}, {"read": -1}, {"speed": 1}, {"verb": ""}, {"started_at": "2026-01-31T10:00:00"}):

@@ -1,4 +1,4 @@
-"""Pipelines by HTTP: runs report and are told what is wished, everybody sees them, and anybody stops them."""
+"""Pipelines by HTTP: runs report and get the desired state; clients list and stop them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def report(http: httpx.Client, name: str, *said: str, **more: Any) -> str:
     return str(reply.json()["wish"])
 
 
-def test_what_a_run_reports_is_told(http: httpx.Client, new_name: Callable[[], str]) -> None:
+def test_report_of_a_run_is_shown(http: httpx.Client, new_name: Callable[[], str]) -> None:
     name = new_name()
     plan = {"parts": [{"id": "source:orders", "reads": []}]}
     said = {"master": "local[2]", "trigger": "5s", "description": "Orders", "restarts": 1, "error": "it broke"}
@@ -150,7 +150,7 @@ def test_a_report_of_another_shape_is_refused(http: httpx.Client, wrong: dict[st
     refused(http.get("/pipelines/shapes"), 404, "unknown_pipeline")
 
 
-def test_what_cannot_be_kept_is_refused(http: httpx.Client) -> None:
+def test_report_that_is_too_large_is_refused(http: httpx.Client) -> None:
     refused(http.post("/pipelines/a b/report", json=body()), 400, "invalid")
     refused(http.post("/pipelines/.x/report", json=body()), 400, "invalid")
     refused(http.post(f"/pipelines/{'x' * 101}/report", json=body()), 400, "invalid")

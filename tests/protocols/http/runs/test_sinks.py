@@ -79,7 +79,7 @@ def test_stages_of_others_are_refused(http: httpx.Client, topic: str, new_name: 
     refused(http.post("/producers/init", json={"transactional_id": f"goqueue-sink:{mine}"}), 400, "invalid")
 
 
-def test_what_a_kafka_client_has_staged_is_committed_by_its_sink(
+def test_sink_commits_stages_of_kafka_client(
     http: httpx.Client, broker: Broker, topic: str, new_name: Callable[[], str]
 ) -> None:
     sink = new_name()

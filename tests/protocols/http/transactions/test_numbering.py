@@ -1,4 +1,4 @@
-"""What the broker keeps of numbered requests: little of each, and no more than it may."""
+"""Kept replies of numbered requests: little of each, up to a limit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(act: Callable[[Sender], Awaitable[None]], *, bytes_max: int = 2**20) -> 
     simulate(main, 0)
 
 
-def test_what_is_kept_of_requests_goes_with_their_transactions() -> None:
+def test_kept_replies_are_forgotten_with_their_transactions() -> None:
     async def act(sender: Sender) -> None:
         staying = await sender.writer("staying")
         first = await sender.publish(staying, 0, ONE)
@@ -107,7 +107,7 @@ def test_a_transaction_with_the_same_identity_as_the_one_before_counts_from_the_
             assert not isinstance(fate, GoQueueError)
             offsets.append(fate.offset)
             await sender.end(writer, bumps_epoch=False)
-        # Each is behind the marker of the one before.
+        # Each is after the marker of the one before.
         assert offsets == [0, 2, 4]
 
     run(act)

@@ -94,7 +94,7 @@ def test_messages_that_failed_fail_again_under_the_same_number(producer: Produce
     assert first.json() == again.json()
 
 
-def test_fates_are_told_again_as_they_were_whatever_they_were(http: httpx.Client, producer: Producer) -> None:
+def test_repeated_request_gets_the_same_results(http: httpx.Client, producer: Producer) -> None:
     topic = f"{producer.id}-three"
     http.post("/topics", json={"name": topic, "partitions": 3}).raise_for_status()
     stamped = "2026-01-02T03:04:05Z"

@@ -39,7 +39,7 @@ def test_nothing_is_seen_before_the_commit_and_all_of_it_after(
     assert stable_offset(http, one) == 4
 
 
-def test_what_was_aborted_is_never_seen(http: httpx.Client, producer: Producer, topic: str) -> None:
+def test_aborted_messages_are_never_seen(http: httpx.Client, producer: Producer, topic: str) -> None:
     producer.publish(topic, "lost", "too")
     publish(http, topic, {"value": "kept"})
     producer.end("abort")
@@ -242,7 +242,7 @@ def test_partitions_are_added_all_or_none(http: httpx.Client, producer: Producer
     producer.end("commit")
 
 
-def test_an_id_that_nobody_has_taken_belongs_to_nobody(http: httpx.Client, new_name: Callable[[], str]) -> None:
+def test_unused_transactional_id_is_unknown(http: httpx.Client, new_name: Callable[[], str]) -> None:
     body = {"transactional_id": new_name(), "producer_id": 0, "epoch": 0}
     for verb in ("begin", "commit", "abort"):
         refused(http.post(f"/transactions/{verb}", json=body), 409, "producer_mismatch")

@@ -88,7 +88,7 @@ def test_an_operator_can_abort_what_hangs(http: httpx.Client, producer: Producer
     refused(http.post(f"/transactions/{second.id}/abort", json={}), 409, "invalid_transaction_state")
 
 
-def test_nothing_is_known_of_an_id_that_nobody_has_taken(http: httpx.Client) -> None:
+def test_description_of_unused_transactional_id_is_refused(http: httpx.Client) -> None:
     refused(http.get("/transactions/nobody"), 404, "unknown_transaction")
     refused(http.post("/transactions/nobody/abort", json={}), 404, "unknown_transaction")
 
