@@ -29,9 +29,9 @@ from goqueue.machines.transactions.values import (
     Init,
     ProducerEpoch,
     Transaction,
-    TransactionState,
 )
 from goqueue.model.topic import TopicPartition
+from goqueue.model.transactions import TransactionState
 from tests.property.transaction_model import LAST_EPOCH, Known, Model, Refusal, commands_of_anybody, handled, state_of
 from tests.unit.machines.compaction import COMPACTIONS, compacted, compactions
 

@@ -23,9 +23,9 @@ from goqueue.machines.transactions.values import (
     Init,
     ProducerEpoch,
     Transaction,
-    TransactionState,
 )
 from goqueue.model.topic import TopicPartition
+from goqueue.model.transactions import TransactionState
 
 Identity = tuple[int, int]
 Told = list[tuple[int, object]]

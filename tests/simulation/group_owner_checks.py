@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from goqueue.machines.groups.commands import CommitOffsets
-from goqueue.machines.groups.consumer.values import JOIN_EPOCH, SESSION_TIMEOUT_MS, ConsumerHeartbeat, ConsumerReply
+from goqueue.machines.groups.consumer.values import JOIN_EPOCH, ConsumerHeartbeat, ConsumerReply
+from goqueue.model.groups import SESSION_TIMEOUT_MS
 from goqueue.model.topic import TopicPartition
 from tests.simulation.group_history import Call, History
 

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from goqueue.api.dead_letters import LettersOfTopic, Redrive, RedrivePreview
+    from goqueue.api.groups import GroupPartition, GroupSummary
     from goqueue.api.queues import PartitionMove as QueueMove
     from goqueue.api.queues import QueueMember
     from goqueue.api.queues import Reliability as QueueStats
+    from goqueue.api.transactions import OpenTransaction, Producer
     from goqueue.client import dead_letters, groups, jobs, messages, pipelines, queues, server, topics, transactions
     from goqueue.client.calls import Call
     from goqueue.client.client import DEFAULT_SERVER, AsyncClient, Client
@@ -38,9 +40,7 @@ if TYPE_CHECKING:
         GroupMember,
         GroupOffset,
         GroupOffsets,
-        GroupPartition,
         GroupRebalance,
-        GroupSummary,
         Membership,
         OffsetMove,
         PartitionOffset,
@@ -61,13 +61,7 @@ if TYPE_CHECKING:
     )
     from goqueue.client.server import Check, Health, Version
     from goqueue.client.topics import Partition, Topic, TopicSetting
-    from goqueue.client.transaction_values import (
-        OpenTransaction,
-        Producer,
-        ProducerState,
-        TransactionStats,
-        TransactionView,
-    )
+    from goqueue.client.transaction_values import ProducerState, TransactionStats, TransactionView
     from goqueue.client.transactional import AsyncTransaction, Transaction
     from goqueue.client.worker import AsyncWorker, Worker
     from goqueue.client.worker_values import (
@@ -101,15 +95,17 @@ _NAMES_BY_MODULE = {
         "Redrive",
         "RedrivePreview",
     ),
+    "goqueue.api.groups": (
+        "GroupPartition",
+        "GroupSummary",
+    ),
     "goqueue.client.group_values": (
         "CooperativeMembership",
         "Group",
         "GroupMember",
         "GroupOffset",
         "GroupOffsets",
-        "GroupPartition",
         "GroupRebalance",
-        "GroupSummary",
         "Membership",
         "OffsetMove",
         "PartitionOffset",
@@ -139,9 +135,11 @@ _NAMES_BY_MODULE = {
     ),
     "goqueue.client.server": ("Check", "Health", "Version"),
     "goqueue.client.topics": ("Partition", "Topic", "TopicSetting"),
-    "goqueue.client.transaction_values": (
+    "goqueue.api.transactions": (
         "OpenTransaction",
         "Producer",
+    ),
+    "goqueue.client.transaction_values": (
         "ProducerState",
         "TransactionStats",
         "TransactionView",

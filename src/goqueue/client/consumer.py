@@ -28,10 +28,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from goqueue.api.groups import GroupPartition
 from goqueue.client.acts import carry_out, carry_out_async
 from goqueue.client.conversation import Patience
 from goqueue.client.durations import Duration, seconds_of
-from goqueue.client.group_values import CooperativeMembership, GroupPartition, PartitionOffset
+from goqueue.client.group_values import CooperativeMembership, PartitionOffset
 from goqueue.client.member_script import AssignmentChange, MemberScript, Reading
 from goqueue.client.messages import Message
 from goqueue.client.transaction_inputs import current_task, current_thread, register

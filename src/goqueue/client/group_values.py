@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from typing_extensions import override
 
+from goqueue.api.groups import GroupPartition
 from goqueue.client.problems import Problem
-
-
-class GroupPartition(msgspec.Struct, frozen=True, order=True):
-    """A partition by the name of its topic."""
-
-    topic: str
-    partition: int
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class PartitionOffset(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,16 +15,6 @@ class PartitionOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     partition: int
     offset: int
     metadata: str = ""
-
-
-class GroupSummary(msgspec.Struct, frozen=True):
-    """A group in a line; `lag` is how many messages it has not read at least, None if that is not known."""
-
-    name: str
-    kind: str
-    state: str
-    members: int
-    lag: int | None
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):

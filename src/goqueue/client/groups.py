@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from goqueue.api.groups import GroupPartition, GroupSummary
 from goqueue.api.messages import Message as WireMessage
 from goqueue.client.calls import Call, Reply, read_nothing, reading
 from goqueue.client.durations import Duration, milliseconds, seconds_of
@@ -27,8 +28,6 @@ from goqueue.client.group_values import (
     CooperativeMembership,
     Group,
     GroupOffsets,
-    GroupPartition,
-    GroupSummary,
     Membership,
     OffsetMove,
     OffsetMoves,

@@ -15,7 +15,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping
 
-from goqueue.client.group_values import GroupPartition, PartitionOffset
+from goqueue.api.groups import GroupPartition
+from goqueue.client.group_values import PartitionOffset
 from goqueue.client.groups import GroupPage
 from goqueue.client.messages import Message
 

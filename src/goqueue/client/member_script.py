@@ -23,11 +23,12 @@ from typing import NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
+from goqueue.api.groups import GroupPartition
 from goqueue.client import groups
 from goqueue.client.acts import Acts
 from goqueue.client.calls import Call
 from goqueue.client.durations import Duration, seconds_of
-from goqueue.client.group_values import CooperativeMembership, GroupPartition, PartitionOffset
+from goqueue.client.group_values import CooperativeMembership, PartitionOffset
 from goqueue.client.groups import GroupPage
 from goqueue.client.member_places import Places
 from goqueue.client.messages import Message

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from goqueue.client.group_values import GroupPartition
-
-
-class Producer(msgspec.Struct, frozen=True):
-    """Who acts under a transactional id: the identity that was given last. Each transaction has an epoch of its own."""
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
+from goqueue.api.groups import GroupPartition
 
 
 class ProducerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,30 +50,3 @@ class TransactionStats(msgspec.Struct, frozen=True, kw_only=True):
     oldest_open: TransactionView | None = None
     committed: int = 0
     aborted: dict[str, int] = {}
-
-
-class BatchCommitted(msgspec.Struct, frozen=True):
-    """A batch of a sink is committed; `is_new` unless that had happened before. `last_batch` is the sink's last one."""
-
-    last_batch: int
-    is_new: bool
-
-
-class Sink(msgspec.Struct, frozen=True):
-    """The last batch that a sink is known to have committed, and when."""
-
-    last_batch: int | None = None
-    committed_at: str | None = None
-
-
-class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction that is open in a partition; without a transactional id nobody will end it by itself.
-
-    If its marker may be lost in damage (`may_be_committed`), nobody knows whether it was committed.
-    """
-
-    producer_id: int
-    epoch: int
-    first_offset: int
-    transactional_id: str | None = None
-    may_be_committed: bool = False

@@ -34,6 +34,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakSet
 
+from goqueue.api.transactions import Producer
 from goqueue.client import transactions
 from goqueue.client.acts import Acts, carry_out, carry_out_async
 from goqueue.client.calls import Call
@@ -43,7 +44,6 @@ from goqueue.client.groups import Known
 from goqueue.client.member_script import MemberScript
 from goqueue.client.messages import NewMessage, Published
 from goqueue.client.transaction_inputs import AnyConsumer, Inputs, Sent, current_task, current_thread, script_of
-from goqueue.client.transaction_values import Producer
 from goqueue.errors import Conflict, Corrupt, GoQueueError, ProducerMismatch, TransactionFenced, Unavailable
 
 if TYPE_CHECKING:

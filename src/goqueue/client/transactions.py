@@ -11,21 +11,15 @@ from urllib.parse import quote
 
 import msgspec
 
+from goqueue.api.groups import GroupPartition
+from goqueue.api.transactions import BatchCommitted, OpenTransaction, Producer, Sink
 from goqueue.client.calls import Call, Reply, read_nothing, reading, topic_path
 from goqueue.client.durations import Duration, milliseconds, seconds_of
-from goqueue.client.group_values import GroupPartition, PartitionOffset
+from goqueue.client.group_values import PartitionOffset
 from goqueue.client.groups import Known
 from goqueue.client.messages import NewMessage, Published, encode_batch, read_fates
 from goqueue.client.problems import Problem, error_of
-from goqueue.client.transaction_values import (
-    BatchCommitted,
-    OpenTransaction,
-    Producer,
-    ProducerState,
-    Sink,
-    TransactionStats,
-    TransactionView,
-)
+from goqueue.client.transaction_values import ProducerState, TransactionStats, TransactionView
 from goqueue.errors import GoQueueError
 
 

@@ -19,8 +19,9 @@ from goqueue.broker.groups.view import member_count
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.machine import GroupMachine
 from goqueue.machines.groups.rebalance_kinds import RebalanceKind
-from goqueue.machines.transactions.values import EndCause, TransactionState
+from goqueue.machines.transactions.values import EndCause
 from goqueue.model.topic import TopicPartition
+from goqueue.model.transactions import TransactionState
 
 GROUPS_MAX = 1000
 _LAGS_MAX = 1000

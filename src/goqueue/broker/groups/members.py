@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.admission import Caller, operation
@@ -19,19 +18,11 @@ from goqueue.machines.groups.classic.values import ClassicGroup
 from goqueue.machines.groups.consumer.group import state_of
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerHeartbeat, ConsumerMember, MemberState
 from goqueue.model.group_name import check_group_name
+from goqueue.model.groups import MemberProgress
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.broker.groups.service import GroupService
-
-
-class MemberProgress(StrEnum):
-    """How far a member has come in a rebalance: it has to give back, waits for others, or is done before they are."""
-
-    NONE = "none"
-    PENDING_REVOKE = "pending_revoke"
-    PENDING_ASSIGN = "pending_assign"
-    COMPLETE = "complete"
 
 
 class Standing(NamedTuple):

@@ -29,13 +29,12 @@ from goqueue.machines.groups.kinds import Group
 from goqueue.machines.groups.limits import check_commit, check_heartbeat
 from goqueue.machines.groups.offsets import CommittedOffset
 from goqueue.model.group_name import check_group_name
+from goqueue.model.groups import METADATA_BYTES_MAX
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:
     from goqueue.broker.groups.service import GroupService
-
-METADATA_BYTES_MAX = 4096
 
 
 @operation("groups.join", on="group", at="command.group")

@@ -7,7 +7,6 @@ who reads: the group must have no members.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.admission import Caller, operation
@@ -18,21 +17,12 @@ from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.kinds import is_in_use
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.model.group_name import check_group_name
+from goqueue.model.groups import ResetTarget
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:
     from goqueue.broker.groups.service import GroupService
     from goqueue.runtime.partition import Partition
-
-
-class ResetTarget(StrEnum):
-    """Where offsets can be moved to."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    OFFSET = "offset"
-    TIME = "time"
-    GROUP = "group"
 
 
 class Reset(NamedTuple):

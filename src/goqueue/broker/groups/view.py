@@ -10,27 +10,19 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.admission import Caller, operation
 from goqueue.broker.groups.lag import Lag, lag_of, messages_behind, total_lag
-from goqueue.broker.groups.members import MemberProgress, progress_of
+from goqueue.broker.groups.members import progress_of
 from goqueue.broker.groups.membership import knows_all_groups
 from goqueue.broker.groups.view_queues import queue_overview, queue_view
-from goqueue.broker.groups.view_values import (
-    Books,
-    GroupKind,
-    GroupState,
-    GroupView,
-    MemberView,
-    OffsetView,
-    Overview,
-    Overviews,
-)
+from goqueue.broker.groups.view_values import Books, GroupView, MemberView, OffsetView, Overview, Overviews
 from goqueue.errors import GoQueueError, UnknownGroup
 from goqueue.machines.groups.classic.consumer_protocol import CONSUMER, assigned_partitions, subscribed_topics
 from goqueue.machines.groups.classic.values import ClassicGroup, ClassicMember, ClassicState
 from goqueue.machines.groups.consumer.group import state_of
-from goqueue.machines.groups.consumer.values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
+from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerMember
 from goqueue.machines.groups.kinds import Group, everybody, is_in_use, topics_of
 from goqueue.machines.groups.offsets import CommittedOffset, OffsetTable
 from goqueue.model.group_name import check_group_name
+from goqueue.model.groups import SESSION_TIMEOUT_MS, GroupKind, GroupState, MemberProgress
 from goqueue.model.topic import TopicPartition
 from goqueue.runtime.waiters import turns
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from goqueue.broker.groups.lag import lag_of
-from goqueue.broker.groups.members import MemberProgress
-from goqueue.broker.groups.view_values import Books, GroupKind, GroupState, GroupView, MemberView, OffsetView, Overview
+from goqueue.broker.groups.view_values import Books, GroupView, MemberView, OffsetView, Overview
 from goqueue.errors import GoQueueError
 from goqueue.machines.groups.offsets import CommittedOffset
 from goqueue.machines.groups.share.values import ShareMember
 from goqueue.machines.queues.group import QueueGroup
 from goqueue.machines.queues.window import QueueWindow
+from goqueue.model.groups import GroupKind, GroupState, MemberProgress
 from goqueue.model.topic import TopicPartition
 
 if TYPE_CHECKING:

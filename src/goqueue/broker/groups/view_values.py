@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
 from goqueue.broker.groups.lag import Lag
-from goqueue.broker.groups.members import MemberProgress
 from goqueue.machines.groups.offsets import CommittedOffset
 from goqueue.machines.groups.values import Rebalance
+from goqueue.model.groups import GroupKind, GroupState, MemberProgress
 from goqueue.model.topic import TopicPartition
 
 Partitions = frozenset[TopicPartition]
-
-
-class GroupKind(StrEnum):
-    """Who assigns the partitions of a group: its members, the broker, or nobody, if there are only offsets.
-
-    Nor does anybody in a queue group, whose consumers get single messages.
-    """
-
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
-    OFFSETS = "offsets"
-    QUEUE = "queue"
-
-
-class GroupState(StrEnum):
-    """How a group is."""
-
-    EMPTY = "empty"
-    STABLE = "stable"
-    REBALANCING = "rebalancing"
-    PAUSED = "paused"
 
 
 class MemberView(NamedTuple):

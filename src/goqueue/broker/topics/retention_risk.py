@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from itertools import takewhile
 from typing import NamedTuple
 
 from goqueue.log.retention import Leaving, forecast, ms_left_at
+from goqueue.model.groups import Danger
 from goqueue.model.log_settings import LogSettings
 from goqueue.model.topic_settings import UNLIMITED
 from goqueue.runtime.partition import Partition
 
 _WARN_WITHIN_MS = 3_600_000
 _WARN_FRACTION = 10
-
-
-class Danger(StrEnum):
-    """The danger of retention to a reader.
-
-    NONE: nothing yet. NEAR: what it reads next is deleted soon. HELD: it would have been, and is held back. LOST:
-    messages were deleted that it has not read.
-    """
-
-    NONE = "none"
-    NEAR = "near"
-    HELD = "held"
-    LOST = "lost"
 
 
 class Risk(NamedTuple):

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from goqueue.broker.events import ExpiryHeld, HoldExceeded, RetentionNear, RetentionOvertook
 from goqueue.broker.reminders import Reminders
 from goqueue.broker.slices import CutShort, Slices
-from goqueue.broker.topics.retention_risk import Danger, Risk, leaving_of, leaving_soon, risk_of
+from goqueue.broker.topics.retention_risk import Risk, leaving_of, leaving_soon, risk_of
 from goqueue.log import retention
 from goqueue.log.log import Log
 from goqueue.log.retention import DuePartition, DueSegment, Leaving, can_reach, limit_retention
+from goqueue.model.groups import Danger
 from goqueue.model.topic import TopicPartition
 from goqueue.model.topic_settings import TopicSettings
 from goqueue.runtime.partition import Partition

@@ -38,15 +38,14 @@ from goqueue.machines.transactions.values import (
     Init,
     ProducerEpoch,
     Transaction,
-    TransactionState,
 )
 from goqueue.model.group_name import check_group_name
 from goqueue.model.topic import TopicPartition, is_internal
+from goqueue.model.transactions import ID_BYTES_MAX, TransactionState
 
 if TYPE_CHECKING:
     from goqueue.broker.transactions.service import TransactionService
 
-ID_BYTES_MAX = 1000
 ANSWER_WITHIN_S = 10.0
 """Less than clients wait for a reply, so that they hear why it takes so long."""
 

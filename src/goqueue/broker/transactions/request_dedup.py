@@ -21,7 +21,8 @@ from goqueue.broker.messages.publish import Fate, NewMessage, PartitionTurns, Pu
 from goqueue.broker.transactions.coordination import held_transaction
 from goqueue.broker.transactions.publish import TransactionWriter, publish_in_transaction
 from goqueue.errors import GoQueueError, OutOfOrderSequence
-from goqueue.machines.transactions.values import ProducerEpoch, Transaction, TransactionState
+from goqueue.machines.transactions.values import ProducerEpoch, Transaction
+from goqueue.model.transactions import TransactionState
 from goqueue.runtime.partition import Partition
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import msgspec
 
 from goqueue.errors import Corrupt
 from goqueue.machines.decision import KeyedRecord
-from goqueue.machines.transactions.values import ProducerEpoch, Transaction, TransactionState
+from goqueue.machines.transactions.values import ProducerEpoch, Transaction
 from goqueue.model.topic import TopicPartition
+from goqueue.model.transactions import TransactionState
 
 
 class _Value(msgspec.Struct, frozen=True, omit_defaults=True):

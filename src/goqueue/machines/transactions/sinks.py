@@ -21,12 +21,10 @@ from goqueue.errors import Corrupt, Invalid, InvalidTransactionState
 from goqueue.machines.decision import KeyedRecord, Now
 from goqueue.machines.transactions import steps
 from goqueue.machines.transactions.values import CommitBatch, SinkStage, Transaction
+from goqueue.model.transactions import STAGES_MAX
 
 SINK_IDLE_MS = 30 * 24 * 60 * 60 * 1000
 """How long the last batch of a sink is remembered."""
-
-STAGES_MAX = 4_000
-"""Transactions that one batch may commit: all are decided at once, while other commands wait."""
 
 
 class CommittedBatch(msgspec.Struct, frozen=True):

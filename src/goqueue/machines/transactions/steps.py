@@ -74,11 +74,11 @@ from goqueue.machines.transactions.values import (
     Init,
     ProducerEpoch,
     Transaction,
-    TransactionState,
     WaitingInit,
 )
 from goqueue.model.sinks import is_sink_key
 from goqueue.model.topic import TopicPartition
+from goqueue.model.transactions import TransactionState
 
 
 class TransactionStep(NamedTuple):

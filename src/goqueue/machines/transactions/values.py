@@ -11,6 +11,7 @@ import msgspec
 from typing_extensions import override
 
 from goqueue.model.topic import TopicPartition
+from goqueue.model.transactions import TransactionState
 
 EPOCH_MAX = 32_766
 """The last epoch that a producer may get. The one above it only fences."""
@@ -32,17 +33,6 @@ class ProducerEpoch(NamedTuple):
 
     producer_id: int
     epoch: int
-
-
-class TransactionState(StrEnum):
-    """State of a transaction, in Kafka's words."""
-
-    EMPTY = "Empty"
-    ONGOING = "Ongoing"
-    PREPARE_COMMIT = "PrepareCommit"
-    PREPARE_ABORT = "PrepareAbort"
-    COMPLETE_COMMIT = "CompleteCommit"
-    COMPLETE_ABORT = "CompleteAbort"
 
 
 class EndCause(StrEnum):

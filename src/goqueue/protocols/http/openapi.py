@@ -13,12 +13,12 @@ import msgspec
 from goqueue import __version__
 from goqueue.api.fields import GROUP_SCHEMA, NAME_SCHEMA
 from goqueue.api.problems import Problem
+from goqueue.api.transactions import NOT_EMPTY_SCHEMA
 from goqueue.errors import GoQueueError
 from goqueue.machines.runs.values import JOB_ID, PIPELINE_NAME
 from goqueue.model.sinks import SINK_NAME
 from goqueue.model.topic_settings import TABLE as SETTINGS
 from goqueue.protocols.faults import TABLE, UNEXPECTED
-from goqueue.protocols.http.api.transactions.producers import NOT_EMPTY_SCHEMA
 from goqueue.protocols.http.calls import JSON
 from goqueue.protocols.http.route import Route
 from goqueue.protocols.http.routes import PREFIX, ROUTES, errors_of

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goqueue.errors import Draining, GoQueueError, MalformedRequest
-from goqueue.protocols.http.api import dead_letters, messages, queues, runs, status, topics
+from goqueue.protocols.http.api import dead_letters, messages, queues, runs, status, topics, transactions
 from goqueue.protocols.http.api.groups import admin as groups
 from goqueue.protocols.http.api.groups import members, offsets, poll
-from goqueue.protocols.http.api.transactions import admin as transactions
-from goqueue.protocols.http.api.transactions import producers
 from goqueue.protocols.http.calls import Services
 from goqueue.protocols.http.route import Route, routes_of
 from goqueue.protocols.http.wire.endpoint import Endpoint
@@ -31,7 +29,6 @@ _MODULES = (
     offsets,
     queues,
     dead_letters,
-    producers,
     transactions,
     runs,
     status,

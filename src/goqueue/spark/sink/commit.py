@@ -18,10 +18,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from goqueue.api.transactions import BatchCommitted
 from goqueue.client import Client, Patience, Producer, transactions
 from goqueue.client.kafka import KafkaData
 from goqueue.client.kafka.waiting import Waiting
-from goqueue.client.transaction_values import BatchCommitted
 from goqueue.errors import Conflict, Corrupt, GoQueueError, NotFound, Unavailable
 from goqueue.model.sinks import sink_key
 from goqueue.seams.clock import SystemClock

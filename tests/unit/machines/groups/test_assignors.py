@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from goqueue.machines.groups.assignors import ASSIGNORS, Assignment
+from goqueue.model.groups import ASSIGNOR_NAMES
 from goqueue.model.topic import TopicPartition
 
 Short = Mapping[str, str]
@@ -96,3 +97,7 @@ def test_a_thousand_members_share_ten_thousand_partitions() -> None:
     second = ASSIGNORS["sticky"](members, topics, first)
     assert len(second["joiner"]) == 9
     assert sum(len(first[member] - second[member]) for member in first) == 9
+
+
+def test_members_may_vote_for_every_assignor() -> None:
+    assert tuple(ASSIGNORS) == ASSIGNOR_NAMES

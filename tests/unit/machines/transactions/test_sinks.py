@@ -9,7 +9,7 @@ from goqueue.errors import Corrupt, Invalid, InvalidTransactionState, ProducerMi
 from goqueue.machines.decision import KeyedRecord
 from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.records import transaction_record
-from goqueue.machines.transactions.sinks import SINK_IDLE_MS, STAGES_MAX, BatchCommit, CommittedBatch
+from goqueue.machines.transactions.sinks import SINK_IDLE_MS, BatchCommit, CommittedBatch
 from goqueue.machines.transactions.values import (
     EPOCH_MAX,
     AddPartitions,
@@ -18,9 +18,9 @@ from goqueue.machines.transactions.values import (
     Init,
     ProducerEpoch,
     SinkStage,
-    TransactionState,
 )
 from goqueue.model.sinks import coordination_key, is_sink_key, sink_key, stage_id
+from goqueue.model.transactions import STAGES_MAX, TransactionState
 from tests.unit.machines.compaction import compactions
 from tests.unit.machines.transactions.transaction_kit import P0, P1, TIMEOUT_MS, WALL_MS, Talk, folded
 

@@ -13,16 +13,9 @@ from goqueue.errors import (
 from goqueue.machines.decision import Decision, KeyedRecord, Now
 from goqueue.machines.transactions.machine import TransactionMachine
 from goqueue.machines.transactions.records import transaction_record
-from goqueue.machines.transactions.values import (
-    AddOffsets,
-    AddPartitions,
-    Command,
-    EndTransaction,
-    Init,
-    ProducerEpoch,
-    TransactionState,
-)
+from goqueue.machines.transactions.values import AddOffsets, AddPartitions, Command, EndTransaction, Init, ProducerEpoch
 from goqueue.model.topic import TopicPartition
+from goqueue.model.transactions import TransactionState
 from tests.unit.machines.compaction import compactions
 
 ID = "payments"

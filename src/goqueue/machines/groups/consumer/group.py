@@ -65,7 +65,6 @@ from goqueue.machines.groups.consumer.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     REVOCATION_MAX_MS,
-    SESSION_TIMEOUT_MS,
     ConsumerGroup,
     ConsumerHeartbeat,
     ConsumerMember,
@@ -73,6 +72,7 @@ from goqueue.machines.groups.consumer.values import (
     MemberState,
 )
 from goqueue.machines.groups.values import REBALANCES_KEPT, KnownTopics
+from goqueue.model.groups import SESSION_TIMEOUT_MS
 from goqueue.model.topic import TopicPartition
 
 

@@ -10,7 +10,8 @@ All machines of a broker share one pace and keep it up to date. It is not stored
 
 from __future__ import annotations
 
-from goqueue.machines.groups.consumer.values import SESSION_TIMEOUT_MS, ConsumerGroup
+from goqueue.machines.groups.consumer.values import ConsumerGroup
+from goqueue.model.groups import SESSION_TIMEOUT_MS
 
 INTERVAL_MIN_MS = 300
 INTERVAL_MAX_MS = SESSION_TIMEOUT_MS * 3 // 10

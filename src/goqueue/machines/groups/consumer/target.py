@@ -15,8 +15,9 @@ from dataclasses import replace
 from goqueue.machines.decision import Now
 from goqueue.machines.groups.assignors import ASSIGNORS, STICKY, Assignment
 from goqueue.machines.groups.consumer.topics import Members, seen_topics, subscriptions_of, topic_ids
-from goqueue.machines.groups.consumer.values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember, MemberState
+from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerMember, MemberState
 from goqueue.machines.groups.values import REBALANCES_KEPT, KnownTopics, Rebalance
+from goqueue.model.groups import SESSION_TIMEOUT_MS
 from goqueue.model.topic import TopicPartition
 
 _SHOWN_MAX = 64

@@ -20,8 +20,6 @@ JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 AWAY_EPOCH = -2
 
-SESSION_TIMEOUT_MS = 30_000
-"""A member that is silent for this long is removed."""
 REVOCATION_MAX_MS = 60_000
 """The longest limit for revoking partitions; a member may ask for less."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from goqueue.machines.groups.consumer.heartbeat_pace import HeartbeatPace
-from goqueue.machines.groups.consumer.values import SESSION_TIMEOUT_MS, ConsumerGroup, ConsumerMember
+from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerMember
 from goqueue.machines.groups.values import Rebalance
+from goqueue.model.groups import SESSION_TIMEOUT_MS
 from tests.unit.machines.groups.groups_kit import GroupsStage, beat
 
 ENDED = (Rebalance(1, "", 0, 1),)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from goqueue.api.fields import Timestamp
+from goqueue.api.groups import (
+    AllRebalanceStats,
+    CooperativeGroup,
+    Group,
+    GroupMember,
+    GroupRebalance,
+    Groups,
+    GroupSummary,
+    RebalanceStats,
+)
 from goqueue.broker.groups.lag import total_lag
-from goqueue.broker.groups.members import MemberProgress
 from goqueue.broker.groups.membership import delete_group
 from goqueue.broker.groups.view import all_books, books_of, overview, view_group
-from goqueue.broker.groups.view_values import Books, GroupKind, GroupState, GroupView, MemberView
+from goqueue.broker.groups.view_values import Books, GroupView, MemberView
 from goqueue.errors import (
     CoordinatorUnavailable,
     GroupNotEmpty,
@@ -18,122 +24,13 @@ from goqueue.errors import (
     UnknownGroup,
 )
 from goqueue.machines.groups.values import Rebalance
-from goqueue.protocols.http.api.groups.shapes import (
-    GroupOffset,
-    GroupPartition,
-    greatest_lag_seconds,
-    told,
-    told_offset,
-)
+from goqueue.model.groups import GroupKind
+from goqueue.protocols.http.api.groups.replies import greatest_lag_seconds, told, told_offset
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 from goqueue.protocols.http.wire.times import moment, seconds
 
 _OF_GROUPS = (InvalidGroup, UnknownGroup, CoordinatorUnavailable)
-
-
-class GroupSummary(msgspec.Struct):
-    """A group in short; `lag` is a lower bound of its unread messages, null if unknown."""
-
-    name: str
-    kind: GroupKind
-    state: GroupState
-    members: int
-    lag: int | None
-
-
-class Groups(msgspec.Struct):
-    """All groups, sorted by name; unless `complete`, groups whose log cannot be used are missing."""
-
-    groups: list[GroupSummary]
-    complete: bool
-
-
-class GroupMember(msgspec.Struct, kw_only=True):
-    """A member: `assigned` are its partitions, `revoking` those it has to give up, `target` its next assignment.
-
-    `state` is its progress in a rebalance: `none`, `pending_revoke` (it has to give up partitions), `pending_assign`
-    (it waits for others), `complete` (others are not ready). `silent_seconds` is the time since its last heartbeat,
-    `revoke_within_seconds` its time left to give up partitions. Members of queue groups are Kafka's share consumers and
-    all other consumers with leased messages, counted by `in_flight`; it is null in other groups.
-    """
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    generation: int
-    state: MemberProgress
-    topics: list[str]
-    pattern: str
-    assigned: list[GroupPartition]
-    revoking: list[GroupPartition]
-    target: list[GroupPartition]
-    joined_at: Timestamp | None
-    silent_seconds: float | None
-    revoke_within_seconds: float | None
-    in_flight: int | None
-
-
-class GroupRebalance(msgspec.Struct):
-    """A rebalance: its reason, duration, and moved partitions; without an end it is in progress."""
-
-    generation: int
-    reason: str
-    began_at: Timestamp
-    ended_at: Timestamp | None
-    duration_seconds: float | None
-    moves: int
-
-
-class Group(msgspec.Struct, kw_only=True):
-    """A group; `topics` is null if only its members know them.
-
-    `lag` is a lower bound of its unread messages: it leaves out partitions without a committed offset. It is 0 only if
-    everything is read, and null if unknown.
-    """
-
-    name: str
-    kind: GroupKind
-    state: GroupState
-    generation: int
-    assignor: str
-    topics: list[str] | None
-    lag: int | None
-    lag_seconds: float | None
-    members: list[GroupMember]
-    offsets: list[GroupOffset]
-    rebalance_count: int
-    move_count: int
-    rebalances: list[GroupRebalance]
-
-
-class RebalanceStats(msgspec.Struct):
-    """The number of a group's rebalances, of the partitions they moved, and the last ten."""
-
-    group: str
-    rebalance_count: int
-    move_count: int
-    rebalances: list[GroupRebalance]
-
-
-class AllRebalanceStats(msgspec.Struct):
-    """The rebalances of all groups; each group with its latest one."""
-
-    rebalance_count: int
-    move_count: int
-    under_way: int
-    groups: list[RebalanceStats]
-
-
-class CooperativeGroup(msgspec.Struct):
-    """A group whose broker assigns, with the current and target assignment of each member."""
-
-    name: str
-    state: GroupState
-    generation: int
-    assignor: str
-    members: list[GroupMember]
 
 
 @route("GET", "/groups", "groups.list")

@@ -7,13 +7,20 @@ members. An *eager* member has to join again whenever its group changes, and the
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from msgspec import UNSET
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
-
-from goqueue.api.fields import REQUEST_PARTITIONS_MAX, Generation, MemberId, TopicName
-from goqueue.broker.groups.members import MemberProgress, Standing, beat, give_back, join, leave, standing_of
+from goqueue.api.groups import (
+    SESSION_TIMEOUT,
+    AssignmentQuery,
+    CooperativeMember,
+    CooperativeMembership,
+    GivenBack,
+    LeavingMember,
+    Member,
+    Membership,
+    NewMember,
+)
+from goqueue.broker.groups.members import Standing, beat, give_back, join, leave, standing_of
 from goqueue.errors import (
     Conflict,
     InconsistentProtocol,
@@ -28,17 +35,11 @@ from goqueue.errors import (
     UnknownMember,
     UnsupportedAssignor,
 )
-from goqueue.machines.groups.assignors import ASSIGNORS
-from goqueue.machines.groups.consumer.values import (
-    AWAY_EPOCH,
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    SESSION_TIMEOUT_MS,
-    ConsumerHeartbeat,
-)
+from goqueue.machines.groups.consumer.values import AWAY_EPOCH, JOIN_EPOCH, LEAVE_EPOCH, ConsumerHeartbeat
+from goqueue.model.groups import SESSION_TIMEOUT_MS
 from goqueue.model.topic import TopicPartition, check_name
-from goqueue.model.units import duration_text, parse_duration_ms
-from goqueue.protocols.http.api.groups.shapes import GroupPartition, partitions_of, told
+from goqueue.model.units import parse_duration_ms
+from goqueue.protocols.http.api.groups.replies import partitions_of, told
 from goqueue.protocols.http.calls import Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, route
 
@@ -61,102 +62,6 @@ _OF_MEMBERS = (
     InconsistentProtocol,
     *COORDINATOR_ERRORS,
 )
-
-_SESSION = duration_text(SESSION_TIMEOUT_MS)
-_Partitions = Annotated[list[GroupPartition], Meta(max_length=REQUEST_PARTITIONS_MAX)]
-
-
-class NewMember(msgspec.Struct, forbid_unknown_fields=True):
-    """A member that joins, or joins again with its id; without an id it gets a new one."""
-
-    topics: Annotated[
-        list[TopicName],
-        Meta(min_length=1, max_length=1000, description="Topics to read. They need not exist yet."),
-    ]
-    client_id: Annotated[str, Meta(max_length=200, description="Display name of the member.")] = "http"
-    member_id: MemberId | UnsetType = UNSET
-    instance_id: (
-        Annotated[
-            str,
-            Meta(min_length=1, max_length=200, description="Static membership: keeps the assignment across restarts."),
-        ]
-        | UnsetType
-    ) = UNSET
-    assignor: (
-        Annotated[
-            str,
-            Meta(description="The assignor that the member votes for.", extra_json_schema={"enum": list(ASSIGNORS)}),
-        ]
-        | UnsetType
-    ) = UNSET
-    session_timeout: Annotated[
-        str | int,
-        Meta(
-            description=f"Time without heartbeats after which a member is removed; always {_SESSION}.",
-            extra_json_schema={"enum": [_SESSION, SESSION_TIMEOUT_MS]},
-        ),
-    ] = _SESSION
-
-
-class Member(msgspec.Struct, forbid_unknown_fields=True):
-    """A heartbeat of an eager member, with the generation that it knows."""
-
-    member_id: MemberId
-    generation: Generation
-
-
-class CooperativeMember(msgspec.Struct, forbid_unknown_fields=True):
-    """A heartbeat of a cooperative member. If `owned` is present, all other partitions are given up."""
-
-    member_id: MemberId
-    generation: Generation
-    owned: _Partitions | UnsetType = UNSET
-
-
-class GivenBack(msgspec.Struct, forbid_unknown_fields=True):
-    """Partitions that a member gives up, because the broker asked for them."""
-
-    member_id: MemberId
-    generation: Generation
-    partitions: _Partitions
-
-
-class LeavingMember(msgspec.Struct, forbid_unknown_fields=True):
-    """A member that leaves. With an instance id it can leave `for_a_while`, and keeps its partitions."""
-
-    member_id: MemberId
-    for_a_while: bool = False
-
-
-class AssignmentQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which member to describe."""
-
-    member_id: MemberId
-
-
-class Membership(msgspec.Struct, kw_only=True):
-    """The state of an eager member: if `rebalancing`, it has to join again."""
-
-    member_id: str
-    generation: int
-    state: Literal["stable", "rebalancing"]
-    assignment: list[GroupPartition]
-    heartbeat_interval_ms: int
-
-
-class CooperativeMembership(msgspec.Struct, kw_only=True):
-    """The state of a cooperative member: the partitions to read, and those to give up.
-
-    `pending_revoke`: it has to give up partitions; `pending_assign`: it waits for partitions of others; `complete`: it
-    has its target assignment, others have not; `none`: no rebalance is in progress.
-    """
-
-    member_id: str
-    generation: int
-    state: MemberProgress
-    assigned: list[GroupPartition]
-    revoke: list[GroupPartition]
-    heartbeat_interval_ms: int
 
 
 @route("POST", "/groups/{group}/join", "groups.join", errors=_OF_JOINING)
@@ -198,7 +103,7 @@ def _check_session(written: str | int) -> None:
     except Invalid:
         is_right = False
     if not is_right:
-        raise InvalidSessionTimeout(f"session_timeout has to be {_SESSION}", hint="leave it out")
+        raise InvalidSessionTimeout(f"session_timeout has to be {SESSION_TIMEOUT}", hint="leave it out")
 
 
 @route("POST", "/groups/{group}/heartbeat", "groups.heartbeat", errors=_OF_MEMBERS)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from msgspec import UNSET, UnsetType
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
-
-from goqueue.api.fields import (
-    REQUEST_PARTITIONS_MAX,
-    Generation,
-    GroupName,
-    MemberId,
-    Milliseconds,
-    Moment,
-    Offset,
-    PartitionIndex,
-    TopicName,
+from goqueue.api.groups import (
+    CommitResult,
+    CommitResults,
+    GroupOffsets,
+    OffsetMove,
+    OffsetMoves,
+    OffsetsReset,
+    OffsetsToCommit,
 )
 from goqueue.api.problems import MessageError
 from goqueue.broker.groups.lag import total_lag
 from goqueue.broker.groups.membership import commit_offsets
-from goqueue.broker.groups.reset import Move, Reset, ResetTarget, plan_reset, reset_offsets
+from goqueue.broker.groups.reset import Move, Reset, plan_reset, reset_offsets
 from goqueue.broker.groups.view import view_group
 from goqueue.errors import (
     CoordinatorUnavailable,
@@ -40,15 +35,9 @@ from goqueue.errors import (
 )
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.model.request_limits import MESSAGES_MAX
+from goqueue.model.groups import ResetTarget
 from goqueue.model.topic import TopicPartition
-from goqueue.protocols.http.api.groups.shapes import (
-    GroupOffset,
-    GroupPartition,
-    greatest_lag_seconds,
-    partitions_of,
-    told_offset,
-)
+from goqueue.protocols.http.api.groups.replies import greatest_lag_seconds, partitions_of, told_offset
 from goqueue.protocols.http.api.messages import timestamp_of
 from goqueue.protocols.http.calls import Answer, Context
 from goqueue.protocols.http.route import COORDINATOR_ERRORS, item_statuses, route
@@ -66,85 +55,6 @@ _OF_COMMITS = (
 )
 _OF_GROUPS = (InvalidGroup, UnknownGroup, CoordinatorUnavailable)
 _OF_RESETS = (*_OF_GROUPS, GroupNotEmpty, UnknownTopic, UnknownPartition, *COORDINATOR_ERRORS)
-
-
-class OffsetToCommit(msgspec.Struct, forbid_unknown_fields=True):
-    """The offset of the next message to read in a partition, with metadata."""
-
-    topic: TopicName
-    partition: PartitionIndex
-    offset: Offset
-    metadata: Annotated[str, Meta(max_length=1024)] = ""
-
-
-class OffsetsToCommit(msgspec.Struct, forbid_unknown_fields=True):
-    """Offsets to commit: by a member with its generation, or without either while the group has no members."""
-
-    offsets: Annotated[list[OffsetToCommit], Meta(min_length=1, max_length=MESSAGES_MAX)]
-    member_id: MemberId | UnsetType = UNSET
-    generation: Generation | UnsetType = UNSET
-
-
-class CommitResult(msgspec.Struct):
-    """The result of one offset."""
-
-    topic: str
-    partition: int
-    error: MessageError | UnsetType = UNSET
-
-
-class CommitResults(msgspec.Struct):
-    """The result of each offset, in the order of the request."""
-
-    results: list[CommitResult]
-
-
-class GroupOffsets(msgspec.Struct):
-    """The offset and lag of a group in each partition, and the total, as far as known."""
-
-    group: str
-    lag: int | None
-    lag_seconds: float | None
-    offsets: list[GroupOffset]
-
-
-_GroupPartitions = Annotated[list[GroupPartition], Meta(min_length=1, max_length=REQUEST_PARTITIONS_MAX)]
-
-
-class OffsetsReset(msgspec.Struct, forbid_unknown_fields=True):
-    """Where to move the offsets of a group: those of `topics` and `partitions`, or all."""
-
-    to: ResetTarget
-    offset: Offset | UnsetType = UNSET
-    time: Milliseconds | Moment | UnsetType = UNSET
-    group: GroupName | UnsetType = UNSET
-    topics: Annotated[list[TopicName], Meta(min_length=1, max_length=1000)] | UnsetType = UNSET
-    partitions: _GroupPartitions | UnsetType = UNSET
-    dry_run: Annotated[bool, Meta(description="Show the effect, and change nothing.")] = False
-
-
-class OffsetMove(msgspec.Struct, kw_only=True):
-    """The move of one offset: before, after, and how many messages that skips or reads again.
-
-    `unread` is how many messages follow the new offset.
-    """
-
-    topic: str
-    partition: int
-    before: int | None = msgspec.field(name="from")
-    after: int | None = msgspec.field(name="to")
-    skipped: int
-    read_again: int
-    unread: int
-    error: MessageError | UnsetType = UNSET
-
-
-class OffsetMoves(msgspec.Struct):
-    """The effect of a reset on each partition."""
-
-    group: str
-    dry_run: bool
-    moves: list[OffsetMove]
 
 
 @route(

@@ -19,8 +19,9 @@ from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.machines.producer import NO_SEQUENCE, KnownProducer
-from goqueue.machines.transactions.values import ProducerEpoch, Transaction, TransactionState
+from goqueue.machines.transactions.values import ProducerEpoch, Transaction
 from goqueue.model.topic import TopicPartition
+from goqueue.model.transactions import TransactionState
 from goqueue.protocols.faults import fault_of
 from goqueue.protocols.kafka.api.context import Context, told
 from goqueue.protocols.kafka.api.transactions.producers import producer_code

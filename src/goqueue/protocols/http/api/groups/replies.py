@@ -3,73 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
-from goqueue.api.fields import (
-    NAME_PATTERN,
-    PartitionIndex,
-    Timestamp,
-)
-from goqueue.api.problems import MessageError
+from goqueue.api.groups import GroupOffset, GroupPartition, Owner, PartitionError
 from goqueue.broker.groups.view_values import MemberView, OffsetView
-from goqueue.broker.topics.retention_risk import Danger
 from goqueue.errors import GoQueueError
-from goqueue.model.topic import NAME_MAX, TopicPartition
+from goqueue.model.topic import TopicPartition
 from goqueue.protocols.http.wire.problems import error_of
 from goqueue.protocols.http.wire.times import moment, seconds
-
-
-class GroupPartition(msgspec.Struct, forbid_unknown_fields=True, order=True):
-    """A partition by the name of its topic."""
-
-    topic: Annotated[
-        str, Meta(min_length=1, max_length=NAME_MAX, pattern=NAME_PATTERN, description="The name of a topic.")
-    ]
-    partition: PartitionIndex
-
-
-class PartitionError(msgspec.Struct):
-    """The error of one partition; others may have succeeded."""
-
-    topic: str
-    partition: int
-    error: MessageError
-
-
-class Owner(msgspec.Struct):
-    """The member that a partition is assigned to."""
-
-    member_id: str
-    client_id: str
-    host: str
-
-
-class GroupOffset(msgspec.Struct, kw_only=True):
-    """A group's offset in a partition. `lag` counts unread messages, `lag_seconds` is the age of the oldest one.
-
-    Unknown values are null: nothing was committed, or the age cannot be found. A partition that cannot be used has an
-    error instead. `lost` counts offsets that were deleted unread; retention deletes the next ones after
-    `retention_left_seconds`. `retention_risk`: `near` if that is soon, `lost` if it has happened, `held` if only the
-    group holds retention back.
-    """
-
-    topic: str
-    partition: int
-    offset: int | None
-    start_offset: int | None
-    end_offset: int | None
-    lag: int | None
-    lag_seconds: float | None
-    lost: int
-    retention_risk: Danger
-    retention_left_seconds: float | None
-    metadata: str
-    committed_at: Timestamp | None
-    owner: Owner | None
-    error: MessageError | UnsetType = UNSET
 
 
 def partitions_of(given: Iterable[GroupPartition]) -> frozenset[TopicPartition]:

@@ -1,26 +1,51 @@
-"""Transactions by HTTP, for producers and sinks."""
+"""Producers, transactions and sinks by HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
-from goqueue.api.fields import NAME_SCHEMA, Timestamp
-from goqueue.api.messages import MessageToPublish, Results
-from goqueue.api.problems import MessageError
-from goqueue.broker.groups.membership import METADATA_BYTES_MAX
+from goqueue.api.messages import Results
+from goqueue.api.transactions import (
+    _INT64_MAX,
+    ActingProducer,
+    BatchCommitted,
+    BatchToCommit,
+    ForcedAbort,
+    HangingAbort,
+    NewProducer,
+    OpenTransaction,
+    OpenTransactions,
+    Producer,
+    ProducerState,
+    ProducerToCheck,
+    Sink,
+    Transaction,
+    TransactionMessages,
+    TransactionOffset,
+    TransactionOffsetResult,
+    TransactionOffsetResults,
+    TransactionOffsets,
+    TransactionPartition,
+    TransactionPartitions,
+    Transactions,
+    TransactionsQuery,
+    TransactionStats,
+)
 from goqueue.broker.transactions.coordination import (
-    ID_BYTES_MAX,
+    abort_transaction,
     add_partitions,
     begin_transaction,
     commit_transaction_offsets,
     end_transaction,
     find_producer,
+    find_transaction,
     init_transactions,
+    list_transactions,
+    tally_transactions,
 )
+from goqueue.broker.transactions.hanging import end_hanging_transaction, list_open_transactions
 from goqueue.broker.transactions.publish import TransactionWriter, publish_in_transaction
 from goqueue.broker.transactions.sinks import commit_batch, find_sink, forget_sink
 from goqueue.errors import (
@@ -53,11 +78,10 @@ from goqueue.errors import (
 )
 from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
-from goqueue.machines.transactions.sinks import STAGES_MAX
-from goqueue.machines.transactions.values import ProducerEpoch, SinkStage, TransactionState
+from goqueue.machines.transactions.values import EndCause, ProducerEpoch, SinkStage
 from goqueue.machines.transactions.values import Transaction as KnownTransaction
-from goqueue.model.request_limits import MESSAGES_MAX
 from goqueue.model.topic import TopicPartition
+from goqueue.model.transactions import TransactionState
 from goqueue.model.units import parse_duration_ms
 from goqueue.protocols.http.api.messages import all_translated, told
 from goqueue.protocols.http.calls import Answer, Context
@@ -83,134 +107,6 @@ _OF_MESSAGES = (
     *STORAGE_ERRORS,
 )
 _OF_SENT_OFFSETS = (UnknownTopic, OffsetMetadataTooLarge, StaleGeneration, UnknownMember)
-
-_INT64_MAX = 2**63 - 1
-_PARTITION_MAX = 2**31 - 1
-_EPOCH_MAX = 2**15 - 1
-# The schemas only describe these; the operations check them, with better errors.
-NOT_EMPTY_SCHEMA = {"minLength": 1}
-_DURATION_PATTERN = "^(([1-9][0-9]{0,4}|[1-8][0-9]{5}|900000)(ms)?|([1-9][0-9]?|[1-8][0-9]{2}|900)s|([1-9]|1[0-5])m)$"
-
-_TransactionalId = Annotated[
-    str,
-    Meta(
-        description=f"Permanent name of the producer; up to {ID_BYTES_MAX} bytes.", extra_json_schema=NOT_EMPTY_SCHEMA
-    ),
-]
-_ProducerId = Annotated[int, Meta(ge=0, le=_INT64_MAX)]
-_Epoch = Annotated[int, Meta(ge=0, le=_EPOCH_MAX, description="The last epoch that the producer received.")]
-_Topic = Annotated[str, Meta(description="The name of a topic.", extra_json_schema=NAME_SCHEMA)]
-_Partition = Annotated[int, Meta(ge=0, le=_PARTITION_MAX)]
-_Timeout = (
-    Annotated[int, Meta(description="Milliseconds.", extra_json_schema={"minimum": 1, "maximum": 900_000})]
-    | Annotated[str, Meta(description="Such as 500ms, 30s or 5m.", extra_json_schema={"pattern": _DURATION_PATTERN})]
-)
-
-
-class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
-    """A producer to register under a transactional id; its transactions are aborted after the timeout."""
-
-    transactional_id: _TransactionalId
-    timeout: _Timeout = "60s"
-
-
-class Producer(msgspec.Struct):
-    """The current producer of a transactional id."""
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-
-
-class ProducerToCheck(msgspec.Struct, forbid_unknown_fields=True):
-    """The epoch of the producer to check."""
-
-    epoch: _Epoch
-
-
-class ProducerState(msgspec.Struct, kw_only=True):
-    """The state of a current producer; `time_left_ms` is null unless a transaction is open."""
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    state: TransactionState
-    timeout_ms: int
-    time_left_ms: int | None
-
-
-class _Acting(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The identity of a producer."""
-
-    transactional_id: _TransactionalId
-    producer_id: _ProducerId
-    epoch: _Epoch
-
-    @property
-    def identity(self) -> ProducerEpoch:
-        """The identity that the caller claims."""
-        return ProducerEpoch(self.producer_id, self.epoch)
-
-
-class ActingProducer(_Acting):
-    """The last identity that a producer received."""
-
-
-class TransactionMessages(_Acting):
-    """Messages to publish in the transaction.
-
-    `sequence` numbers the requests of the transaction from 0 on, and makes them safe to retry: a repeated request gets
-    the reply of the first one. The same number with other messages is refused.
-    """
-
-    topic: _Topic
-    messages: Annotated[list[MessageToPublish], Meta(min_length=1, max_length=MESSAGES_MAX)]
-    sequence: Annotated[int, Meta(ge=0, le=_PARTITION_MAX)] | None = None
-
-
-class TransactionPartition(msgspec.Struct, forbid_unknown_fields=True):
-    """A partition of a topic."""
-
-    topic: _Topic
-    partition: _Partition
-
-
-class TransactionPartitions(_Acting):
-    """Partitions to add to the transaction, all or none of them."""
-
-    partitions: Annotated[list[TransactionPartition], Meta(min_length=1, max_length=MESSAGES_MAX)]
-
-
-class TransactionOffset(msgspec.Struct, forbid_unknown_fields=True):
-    """The offset of the next message that a group reads in a partition."""
-
-    topic: _Topic
-    partition: _Partition
-    offset: Annotated[int, Meta(ge=0, le=_INT64_MAX)]
-    metadata: Annotated[str, Meta(description=f"Stored with the offset; up to {METADATA_BYTES_MAX} bytes.")] = ""
-
-
-class TransactionOffsets(_Acting):
-    """Offsets of a group that are committed with the transaction; a member of the group gives its id and generation."""
-
-    group: Annotated[str, Meta(description="The name of a group.", extra_json_schema=NOT_EMPTY_SCHEMA)]
-    offsets: Annotated[list[TransactionOffset], Meta(min_length=1, max_length=MESSAGES_MAX)]
-    member_id: str = ""
-    generation: Annotated[int, Meta(ge=-1, le=_PARTITION_MAX)] = -1
-
-
-class TransactionOffsetResult(msgspec.Struct):
-    """The result of one offset."""
-
-    topic: str
-    partition: int
-    error: MessageError | UnsetType = UNSET
-
-
-class TransactionOffsetResults(msgspec.Struct):
-    """The result of each offset, in the order of the request."""
-
-    results: list[TransactionOffsetResult]
 
 
 @route(
@@ -241,7 +137,7 @@ async def heartbeat(context: Context, request: ProducerToCheck) -> ProducerState
 async def begin(context: Context, request: ActingProducer) -> ProducerState:
     """Check that a transaction can begin."""
     found = await begin_transaction(
-        context.broker.transactions, context.caller, request.transactional_id, request.identity
+        context.broker.transactions, context.caller, request.transactional_id, _identity(request)
     )
     return _stand(context, found)
 
@@ -256,7 +152,7 @@ async def begin(context: Context, request: ActingProducer) -> ProducerState:
 async def publish(context: Context, request: TransactionMessages) -> Answer[Results]:
     """Publish messages in a transaction; each has its own result."""
     broker, caller, services = context.broker, context.caller, context.services
-    writer = TransactionWriter(request.transactional_id, request.identity)
+    writer = TransactionWriter(request.transactional_id, _identity(request))
     messages = await all_translated(request.messages)
     if request.sequence is None:
         fates = await publish_in_transaction(
@@ -280,7 +176,7 @@ async def add(context: Context, request: TransactionPartitions) -> None:
     """Add partitions to a transaction before writing to them."""
     wanted = frozenset(TopicPartition(each.topic, each.partition) for each in request.partitions)
     refused = await add_partitions(
-        context.broker.transactions, context.caller, request.transactional_id, request.identity, wanted
+        context.broker.transactions, context.caller, request.transactional_id, _identity(request), wanted
     )
     if refused:
         raise next(iter(refused.values()))
@@ -308,7 +204,7 @@ async def send_offsets(context: Context, request: TransactionOffsets) -> Answer[
         context.broker.transactions,
         context.caller,
         request.transactional_id,
-        request.identity,
+        _identity(request),
         command,
         adds_group=True,
     )
@@ -355,13 +251,19 @@ async def _end(context: Context, request: ActingProducer, *, is_commit: bool) ->
         context.broker.transactions,
         context.caller,
         request.transactional_id,
-        request.identity,
+        _identity(request),
         is_commit=is_commit,
         bumps_epoch=True,
         may_be_empty=True,
     )
     context.services.numbering.forget(request.transactional_id)
     return Answer(Producer(request.transactional_id, *following))
+
+
+def _identity(
+    request: ActingProducer | TransactionMessages | TransactionPartitions | TransactionOffsets,
+) -> ProducerEpoch:
+    return ProducerEpoch(request.producer_id, request.epoch)
 
 
 def _producer_id(context: Context) -> int:
@@ -389,30 +291,6 @@ def time_left_ms(context: Context, found: KnownTransaction) -> int | None:
     return max(found.deadline_ms - int(context.broker.core.clock.monotonic() * 1000), 0)
 
 
-class BatchToCommit(msgspec.Struct, forbid_unknown_fields=True):
-    """A batch of a sink, and the transactions that its records are staged in."""
-
-    batch: Annotated[int, Meta(ge=0, le=_INT64_MAX, description="Increases from batch to batch.")]
-    stages: Annotated[list[ActingProducer], Meta(max_length=STAGES_MAX)]
-
-
-class BatchCommitted(msgspec.Struct):
-    """A batch that is committed in all partitions; `last_batch` is the last one of the sink.
-
-    `is_new` is false if it was committed before: then the repeated stages are aborted.
-    """
-
-    last_batch: int
-    is_new: bool
-
-
-class Sink(msgspec.Struct):
-    """The last batch that a sink has committed, and when; null if none is known."""
-
-    last_batch: int | None
-    committed_at: Timestamp | None
-
-
 @route("POST", "/transactions/sinks/{sink}/commit", "sinks.commit", errors=(Invalid, *_OF_TRANSACTIONS))
 async def commit_sink(context: Context, body: BatchToCommit) -> BatchCommitted:
     """Commit the staged transactions of a sink's batch, all together and only once."""
@@ -434,3 +312,106 @@ async def describe_sink(context: Context) -> Sink:
 async def forget_sink_batches(context: Context) -> None:
     """Forget the committed batches of a sink, so that it can start over."""
     await forget_sink(context.broker.transactions, context.caller, context.path["sink"])
+
+
+@route("GET", "/transactions", "transactions.list")
+async def list_all(context: Context, query: TransactionsQuery) -> Transactions:
+    """List transactional ids, all or by state or producer."""
+    found = await list_transactions(context.broker.transactions, context.caller)
+    return Transactions([_transaction(context, each) for each in found if _is_wanted(each, query)])
+
+
+def _is_wanted(transaction: KnownTransaction, query: TransactionsQuery) -> bool:
+    if query.state is not UNSET and transaction.state is not query.state:
+        return False
+    return query.producer_id is UNSET or transaction.producer_id == query.producer_id
+
+
+@route("GET", "/transactions/{id}", "transactions.describe", errors=(UnknownTransaction,))
+async def describe(context: Context) -> Transaction:
+    """Describe a transactional id and its transaction."""
+    return _transaction(
+        context, await find_transaction(context.broker.transactions, context.caller, context.path["id"])
+    )
+
+
+@route("GET", "/transactions/stats", "transactions.stats")
+async def stats(context: Context) -> TransactionStats:
+    """Count transactions, open and ended."""
+    tally = await tally_transactions(context.broker.transactions, context.caller)
+    return TransactionStats(
+        states={state.value: tally.states.get(state, 0) for state in TransactionState},
+        oldest_open=None if tally.oldest is None else _transaction(context, tally.oldest),
+        committed=tally.ended.get(EndCause.COMMIT, 0),
+        aborted={cause.value: tally.ended.get(cause, 0) for cause in EndCause if cause is not EndCause.COMMIT},
+    )
+
+
+@route(
+    "POST",
+    "/transactions/{id}/abort",
+    "transactions.force_abort",
+    errors=(
+        UnknownTransaction,
+        InvalidTransactionState,
+        ConcurrentTransactions,
+        CoordinatorUnavailable,
+        *STORAGE_ERRORS,
+    ),
+)
+async def force_abort(context: Context, _: ForcedAbort) -> Transaction:
+    """Abort a transaction, and fence its producer."""
+    await abort_transaction(context.broker.transactions, context.caller, context.path["id"])
+    return _transaction(
+        context, await find_transaction(context.broker.transactions, context.caller, context.path["id"])
+    )
+
+
+@route(
+    "GET",
+    "/topics/{topic}/partitions/{partition}/transactions",
+    "transactions.list_open",
+    errors=(UnknownTopic, UnknownPartition),
+)
+async def list_open(context: Context) -> OpenTransactions:
+    """List the transactions that are open in a partition."""
+    found = await list_open_transactions(context.broker.transactions, context.caller, context.topic, context.partition)
+    return OpenTransactions([OpenTransaction(*each) for each in found])
+
+
+@route(
+    "POST",
+    "/topics/{topic}/partitions/{partition}/transactions/abort",
+    "transactions.abort_hanging",
+    status=204,
+    errors=(UnknownTopic, UnknownPartition, InvalidTransactionState, CoordinatorUnavailable, *STORAGE_ERRORS),
+)
+async def abort_hanging(context: Context, request: HangingAbort) -> None:
+    """Abort a transaction of a partition that no coordinator knows.
+
+    Readers of committed messages continue after it.
+    """
+    await end_hanging_transaction(
+        context.broker.transactions,
+        context.caller,
+        context.topic,
+        context.partition,
+        request.producer_id,
+        is_forced=request.force,
+    )
+
+
+def _transaction(context: Context, found: KnownTransaction) -> Transaction:
+    is_under_way = found.state is TransactionState.ONGOING or found.is_ending
+    return Transaction(
+        transactional_id=found.id,
+        state=found.state,
+        producer_id=found.producer_id,
+        epoch=found.epoch,
+        timeout_ms=found.timeout_ms,
+        time_left_ms=time_left_ms(context, found),
+        started_at=moment(found.started_ms) if is_under_way else None,
+        updated_at=moment(found.updated_ms),
+        partitions=[TransactionPartition(*each) for each in sorted(found.partitions)],
+        groups=sorted(found.groups),
+    )
