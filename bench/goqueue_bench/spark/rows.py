@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goqueue.client.kafka import KafkaData, Place, TopicPartition
+from goqueue.client.kafka import KafkaData, NamedOffset, TopicPartition
 from goqueue.records.layout import headers
 from goqueue_bench.broker_process import Broker
 from goqueue_bench.measure import require
@@ -114,7 +114,7 @@ def committed_messages(broker: Broker, topic: str) -> int:
     count = 0
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     with KafkaData(broker.bootstrap) as data:
-        for place, found in data.offsets(places, Place.LATEST).items():
+        for place, found in data.offsets(places, NamedOffset.LATEST).items():
             for fetched in data.read_range(place, 0, found.offset or 0):
                 require(not fetched.aborted, "every transaction of the topic is committed")
                 count += sum(header.record_count for _, header in headers(fetched.records) if not header.is_control)

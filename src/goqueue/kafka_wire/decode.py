@@ -75,14 +75,14 @@ class Cursor:
 Reader = Callable[[Cursor], Any]
 
 
-class Message(SimpleNamespace):
+class Decoded(SimpleNamespace):
     """A message or a part of one; its attributes are the fields."""
 
 
-Request = Message
+Request = Decoded
 """A decoded request, with the fields of the newest version."""
 
-Response = Message
+Response = Decoded
 """A decoded response, with the fields of its version."""
 
 
@@ -154,8 +154,8 @@ def _struct_reader(shape: Shape, newest: Shape | None) -> Reader:
     defaults |= {field.name: field.default for field in shape.fields}
     is_flexible = shape.is_flexible
 
-    def read(cursor: Cursor) -> Message:
-        message = Message()
+    def read(cursor: Cursor) -> Decoded:
+        message = Decoded()
         values = message.__dict__
         values.update(defaults)
         for name, step in steps:

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
 from goqueue.client import Client, topics
-from goqueue.client.kafka import FetchedBatches, Isolation, KafkaData, Place, TopicPartition
+from goqueue.client.kafka import FetchedBatches, Isolation, KafkaData, NamedOffset, TopicPartition
 from goqueue.client.problems import RequestTimedOut
 from goqueue.errors import Invalid, OffsetOutOfRange, UnknownTopic
 from goqueue.testing.broker import Broker
@@ -103,7 +103,7 @@ def test_records_that_are_gone_are_an_error_that_says_where_the_log_starts(
     publish(broker.bootstrap, topic, VALUES)
     delete_records(broker.bootstrap, topic, 30)
     place = TopicPartition(topic, 0)
-    assert data.offsets([place], Place.EARLIEST)[place].offset == 30
+    assert data.offsets([place], NamedOffset.EARLIEST)[place].offset == 30
     with pytest.raises(OffsetOutOfRange) as caught:
         list(data.read_range(place, 29, 40))
     assert (caught.value.offset, caught.value.start, caught.value.end) == (29, 30, 500)

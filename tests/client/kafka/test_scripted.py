@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from goqueue.client.kafka import KafkaData, Place, ProducerIdentity, TopicPartition
+from goqueue.client.kafka import KafkaData, NamedOffset, ProducerIdentity, TopicPartition
 from goqueue.client.problems import BadReply
 from goqueue.errors import CorruptBatch, OffsetOutOfRange, OutOfOrderSequence, TransactionFenced, UnknownTopic
 from goqueue.records.builder import NewRecord, build_batch
@@ -55,7 +55,7 @@ def test_each_partition_is_asked_of_its_leader() -> None:
         with KafkaData(cluster.bootstrap) as data:
             places = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
             assert [values_of([data.fetch(place, 0)]) for place in places] == [[b"of 1"], [b"of 2"]]
-            found = data.offsets(places, Place.LATEST)
+            found = data.offsets(places, NamedOffset.LATEST)
             assert [found[place].offset for place in places] == [1, 2]
         assert cluster.asked == [(1, FETCH), (2, FETCH), (1, LIST_OFFSETS), (2, LIST_OFFSETS)]
 
@@ -153,7 +153,7 @@ def test_where_the_log_starts_is_asked_for_if_the_refusal_does_not_say_it() -> N
     with scripted() as cluster:
         cluster.answers[0, FETCH] = one_after_another(fetched(error_code=OUT_OF_RANGE, **nothing))
         cluster.answers[0, LIST_OFFSETS] = lambda request: found_at(
-            30 if request["topics"][0]["partitions"][0]["timestamp"] == Place.EARLIEST else 50
+            30 if request["topics"][0]["partitions"][0]["timestamp"] == NamedOffset.EARLIEST else 50
         )(request)
         with KafkaData(cluster.bootstrap) as data, pytest.raises(OffsetOutOfRange) as caught:
             list(data.read_range(PLACE, 3, 40))
@@ -172,7 +172,7 @@ def test_an_answer_that_leaves_a_partition_out_is_refused() -> None:
         cluster.leaders = [0, 0]
         cluster.answers[0, LIST_OFFSETS] = found_at(1, indexes=[0])
         with KafkaData(cluster.bootstrap) as data, pytest.raises(BadReply, match="nothing about partition 1"):
-            data.offsets([PLACE, TopicPartition(TOPIC, 1)], Place.LATEST)
+            data.offsets([PLACE, TopicPartition(TOPIC, 1)], NamedOffset.LATEST)
 
 
 class Partition:

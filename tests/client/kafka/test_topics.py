@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from goqueue.client import Client, topics
-from goqueue.client.kafka import Isolation, KafkaData, Place, TopicPartition, parse_bootstrap
+from goqueue.client.kafka import Isolation, KafkaData, NamedOffset, TopicPartition, parse_bootstrap
 from goqueue.errors import Invalid, InvalidPattern, UnknownPartition, UnknownTopic
 from goqueue.testing.broker import Broker
 from tests.client.kafka.kit import batch_of, publish, publish_in_transaction
@@ -43,14 +43,14 @@ def test_places_and_times_are_found(broker: Broker, data: KafkaData, new_topic: 
     name = new_topic(2)
     publish(broker.bootstrap, name, [b"v"] * 25, partition=1)
     empty, full = TopicPartition(name, 0), TopicPartition(name, 1)
-    ends = data.offsets([empty, full], Place.LATEST)
+    ends = data.offsets([empty, full], NamedOffset.LATEST)
     assert [ends[place].offset for place in (empty, full)] == [0, 25]
-    assert [found.offset for found in data.offsets([full, empty], Place.EARLIEST).values()] == [0, 0]
+    assert [found.offset for found in data.offsets([full, empty], NamedOffset.EARLIEST).values()] == [0, 0]
     first = data.offsets([full], 1)[full]
     assert (first.offset, first.leader_epoch) == (0, 0)
     assert first.timestamp_ms > 1
     assert data.offsets([full], first.timestamp_ms + 10**9)[full].offset is None
-    assert data.offsets([], Place.LATEST) == {}
+    assert data.offsets([], NamedOffset.LATEST) == {}
     with pytest.raises(Invalid, match="no time"):
         data.offsets([full], -3)
 
@@ -61,15 +61,15 @@ def test_an_open_transaction_hides_its_records(broker: Broker, data: KafkaData, 
     producer = data.init_producer(topic)
     data.add_partitions(producer, [place])
     data.produce(producer, {place: batch_of(producer, [b"open"], 0)})
-    assert data.offsets([place], Place.LATEST)[place].offset == 4
-    assert data.offsets([place], Place.LATEST, Isolation.UNCOMMITTED)[place].offset == 5
+    assert data.offsets([place], NamedOffset.LATEST)[place].offset == 4
+    assert data.offsets([place], NamedOffset.LATEST, Isolation.UNCOMMITTED)[place].offset == 5
     data.abort(producer)
-    assert data.offsets([place], Place.LATEST)[place].offset == 6
+    assert data.offsets([place], NamedOffset.LATEST)[place].offset == 6
 
 
 def test_what_does_not_exist_is_told_at_once(data: KafkaData, topic: str) -> None:
     with pytest.raises(UnknownTopic, match="there is no topic 'none'"):
-        data.offsets([TopicPartition("none", 0)], Place.LATEST)
+        data.offsets([TopicPartition("none", 0)], NamedOffset.LATEST)
     with pytest.raises(UnknownPartition, match="has no partition 1, it has 1"):
         data.fetch(TopicPartition(topic, 1), 0)
 

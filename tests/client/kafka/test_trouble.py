@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from goqueue.client import Client, NewMessage, messages, topics
-from goqueue.client.kafka import KafkaData, Place, TopicPartition
+from goqueue.client.kafka import KafkaData, NamedOffset, TopicPartition
 from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
 from goqueue.errors import NotOffered
 from goqueue.testing import ManualClock
@@ -100,12 +100,12 @@ def test_a_broker_that_lacks_something_is_refused() -> None:
 def test_a_broker_that_falls_silent_is_given_up() -> None:
     place = TopicPartition("orders", 0)
     with relayed_broker("orders") as relay, KafkaData(relay.bootstrap, timeout_s=3) as data:
-        data.offsets([place], Place.LATEST)
+        data.offsets([place], NamedOffset.LATEST)
         relay.is_silent = True
         with pytest.raises(RequestTimedOut, match="did not answer in time"):
-            data.offsets([place], Place.LATEST)
+            data.offsets([place], NamedOffset.LATEST)
         relay.is_silent = False
-        assert data.offsets([place], Place.LATEST)[place].offset == 0
+        assert data.offsets([place], NamedOffset.LATEST)[place].offset == 0
 
 
 def test_an_address_that_a_broker_names_in_vain_is_told() -> None:
@@ -130,7 +130,7 @@ def test_replies_that_break_off_are_asked_for_again() -> None:
     with relayed_broker("orders") as relay, KafkaData(relay.bootstrap) as data:
         publish(relay.bootstrap, "orders", VALUES[:200])
         relay.doomed = [LIST_OFFSETS, METADATA, FETCH, FETCH]
-        end = data.offsets([place], Place.LATEST)[place].offset
+        end = data.offsets([place], NamedOffset.LATEST)[place].offset
         assert end == 200
         found = []
         for fetched in data.read_range(place, 0, end, bytes_max=1):
@@ -188,6 +188,6 @@ def test_a_transaction_goes_on_after_the_broker_was_killed(tmp_path: Path) -> No
             broker.kill()
             broker.start()
             data.commit(producer)
-            end = data.offsets([place], Place.LATEST)[place].offset
+            end = data.offsets([place], NamedOffset.LATEST)[place].offset
             assert end == 42
             assert values_of(data.read_range(place, 1, end)) == [b"%d" % number for number in range(40)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from goqueue.client.kafka import KafkaData, Place, ProducerIdentity, TopicPartition
+from goqueue.client.kafka import KafkaData, NamedOffset, ProducerIdentity, TopicPartition
 from goqueue.client.kafka.producing import REQUEST_BYTES_MAX
 from goqueue.errors import (
     Invalid,
@@ -55,7 +55,7 @@ def test_another_process_may_commit_and_twice_is_once(broker: Broker, data: Kafk
     with KafkaData(broker.bootstrap) as driver:
         for _ in range(2):
             driver.commit(ProducerIdentity(*producer))
-    end = data.offsets([place], Place.LATEST)[place].offset
+    end = data.offsets([place], NamedOffset.LATEST)[place].offset
     assert end == len(VALUES) + 1
     assert committed_values(broker.bootstrap, topic, len(VALUES)) == VALUES
     with pytest.raises(InvalidTransactionState):
@@ -110,7 +110,7 @@ def test_lost_replies_make_no_duplicates() -> None:
         data.commit(producer)
         assert relay.lost == [INIT_PRODUCER_ID, ADD_PARTITIONS, PRODUCE, PRODUCE, END_TXN]
         # Sixty records and one marker, in order: nothing was stored twice.
-        assert data.offsets([place], Place.LATEST)[place].offset == len(VALUES) + 1
+        assert data.offsets([place], NamedOffset.LATEST)[place].offset == len(VALUES) + 1
         assert values_of(data.read_range(place, 0, len(VALUES) + 1)) == VALUES
 
 

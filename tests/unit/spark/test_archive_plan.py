@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from goqueue.client.kafka import Place, TopicPartition
+from goqueue.client.kafka import NamedOffset, TopicPartition
 from goqueue.errors import InvalidSettings
 from goqueue.spark.archive.lookup import ArchivedPiece
 from goqueue.spark.archive.manifest import TopicArchive
@@ -178,9 +178,13 @@ def test_who_has_reached_what_needs_no_archive() -> None:
     place, other = TopicPartition("t", 0), TopicPartition("t", 1)
     position = StreamPositions({"t": TopicPosition(ID, {0: 7})})
     assert [position.reached(place, ID), position.reached(other, ID), position.reached(place, UUID(int=2))] == [7, 0, 0]
-    offsets = begins_at(AtOffsets({place: 5, other: Place.LATEST}))
+    offsets = begins_at(AtOffsets({place: 5, other: NamedOffset.LATEST}))
     assert (offsets(place, ID), offsets(other, ID)) == (5, OFFSET_MAX)
-    assert [begins_at(each)(place, ID) for each in (Place.LATEST, Place.EARLIEST, AtTimestamp(9))] == [OFFSET_MAX, 0, 0]
+    assert [begins_at(each)(place, ID) for each in (NamedOffset.LATEST, NamedOffset.EARLIEST, AtTimestamp(9))] == [
+        OFFSET_MAX,
+        0,
+        0,
+    ]
 
 
 def test_the_option_says_which_archive_is_read() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.client.kafka import Isolation, Place, TopicPartition
+from goqueue.client.kafka import Isolation, NamedOffset, TopicPartition
 from goqueue.errors import InvalidSettings
 from goqueue.spark.source.option_values import Assigned, AtOffsets, AtTimestamp, AtTimestamps, Matching, Named
 from goqueue.spark.source.options import NAMES, ReadKind, ReadOptions, parse_options
@@ -36,8 +36,8 @@ def test_without_options_nothing_is_read() -> None:
 def test_defaults_are_those_of_sparks_kafka_source_but_only_committed_records_are_read() -> None:
     batch, stream = parsed(ReadKind.BATCH), parsed(ReadKind.STREAM)
 
-    assert (batch.start, batch.end) == (Place.EARLIEST, Place.LATEST)
-    assert stream.start is Place.LATEST
+    assert (batch.start, batch.end) == (NamedOffset.EARLIEST, NamedOffset.LATEST)
+    assert stream.start is NamedOffset.LATEST
     assert batch.fails_on_data_loss
     assert not batch.includes_headers
     assert batch.isolation is Isolation.COMMITTED
@@ -69,7 +69,7 @@ def test_boundaries_are_places_offsets_or_times() -> None:
     place = TopicPartition("orders", 0)
     exact = '{"orders": {"0": 23, "1": -2}}'
 
-    assert parsed(startingOffsets="Earliest").start is Place.EARLIEST
+    assert parsed(startingOffsets="Earliest").start is NamedOffset.EARLIEST
     assert parsed(startingOffsets=exact).start == AtOffsets({place: 23, TopicPartition("orders", 1): -2})
     assert parsed(startingTimestamp="1000").start == AtTimestamp(1000)
     assert parsed(startingOffsetsByTimestamp='{"orders": {"0": 5}}').start == AtTimestamps({place: 5})
@@ -81,8 +81,8 @@ def test_boundaries_are_places_offsets_or_times() -> None:
 def test_a_stream_has_an_end_if_it_is_told_one_and_then_begins_with_the_earliest() -> None:
     endless, ending = parsed(ReadKind.STREAM), parsed(ReadKind.STREAM, endingTimestamp="2000")
 
-    assert (endless.has_end, endless.start) == (False, Place.LATEST)
-    assert (ending.has_end, ending.start, ending.end) == (True, Place.EARLIEST, AtTimestamp(2000))
+    assert (endless.has_end, endless.start) == (False, NamedOffset.LATEST)
+    assert (ending.has_end, ending.start, ending.end) == (True, NamedOffset.EARLIEST, AtTimestamp(2000))
 
 
 def test_amounts_and_switches_are_read() -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from goqueue.client import Client, topics
-from goqueue.client.kafka import KafkaData, Place, TopicPartition
+from goqueue.client.kafka import KafkaData, NamedOffset, TopicPartition
 from goqueue.errors import TooLarge
 from goqueue.records.builder import NewRecord, build_batch
 from goqueue.records.compression import Codec
@@ -73,7 +73,7 @@ def test_a_topic_made_again_is_never_read_as_the_old_one(
 
 
 def test_a_record_that_comes_while_boundaries_are_looked_up_is_no_lost_one() -> None:
-    offsets = {int(Place.EARLIEST): 0, int(Place.LATEST): 10}
+    offsets = {int(NamedOffset.EARLIEST): 0, int(NamedOffset.LATEST): 10}
 
     def answer(request: Plain) -> Mapping[str, Any]:
         # What the time finds was written after the end was looked up.

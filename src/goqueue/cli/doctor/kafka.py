@@ -25,14 +25,14 @@ class Node(NamedTuple):
     port: int
 
 
-class KafkaListener(NamedTuple):
+class ListenerReport(NamedTuple):
     """The answers of a Kafka listener: how many kinds of request it takes, and the brokers of its cluster."""
 
     apis: int
     nodes: tuple[Node, ...]
 
 
-def ask(host: str, port: int, timeout_s: float) -> KafkaListener:
+def ask(host: str, port: int, timeout_s: float) -> ListenerReport:
     """Ask a Kafka listener; OSError if it cannot be reached, Corrupt if the answer is not Kafka's protocol."""
     with socket.create_connection((host, port), timeout_s) as connection:
         connection.settimeout(timeout_s)

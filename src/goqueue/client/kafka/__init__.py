@@ -3,11 +3,11 @@
 It makes no object per record, on no path: what is fetched is a view of whole batches as they are stored, and what is
 written are finished batches. Other Kafka clients open every record; that would cost more than all the rest.
 
-    from goqueue.client.kafka import KafkaData, Place, TopicPartition
+    from goqueue.client.kafka import KafkaData, NamedOffset, TopicPartition
 
     with KafkaData("127.0.0.1:9092") as data:
         place = TopicPartition("orders", 0)
-        end = data.offsets([place], Place.LATEST)[place].offset
+        end = data.offsets([place], NamedOffset.LATEST)[place].offset
         for fetched in data.read_range(place, 0, end):
             decode(fetched.records)
 
@@ -22,8 +22,8 @@ from goqueue.client.kafka.values import (
     FetchedBatches,
     FoundOffset,
     Isolation,
+    NamedOffset,
     Partition,
-    Place,
     ProducerIdentity,
     Topic,
 )
@@ -37,8 +37,8 @@ __all__ = [
     "FoundOffset",
     "Isolation",
     "KafkaData",
+    "NamedOffset",
     "Partition",
-    "Place",
     "ProducerIdentity",
     "Publishing",
     "Topic",

@@ -16,7 +16,7 @@ from goqueue.client.kafka.refusals import NO_ERROR, UNKNOWN_TOPIC_ID, UNKNOWN_TO
 from goqueue.client.kafka.values import Partition, Topic
 from goqueue.client.kafka.waiting import Deadline, Waiting
 from goqueue.client.kafka.wire import cluster as wire
-from goqueue.client.kafka.wire.frame import Api
+from goqueue.client.kafka.wire.frame import ApiVersion
 from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
 from goqueue.errors import (
     ConcurrentTransactions,
@@ -137,7 +137,7 @@ class Cluster:
     def list_topics(self, names: Sequence[str] | None, deadline: Deadline) -> list[Topic]:
         """Ask for some topics, or for all; what is found is kept."""
         with self.anybody(deadline) as connection:
-            reply = wire.read_metadata(connection.call(Api.METADATA, [wire.metadata(names)], deadline))
+            reply = wire.read_metadata(connection.call(ApiVersion.METADATA, [wire.metadata(names)], deadline))
         self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in reply.brokers}
         topics = [self._topic(listed) for listed in reply.topics]
         self._topics.update((topic.name, topic) for topic in topics if topic.error is None)
@@ -165,7 +165,7 @@ class Cluster:
         if known is None:
             with self.anybody(deadline) as connection:
                 request = wire.find_coordinator(transactional_id)
-                reply = wire.read_coordinator(connection.call(Api.FIND_COORDINATOR, [request], deadline))
+                reply = wire.read_coordinator(connection.call(ApiVersion.FIND_COORDINATOR, [request], deadline))
             if reply.error:
                 raise refusal(reply.error, f"transactional id {transactional_id!r}", reply.message)
             known = self._coordinators[transactional_id] = Address(reply.broker.host, reply.broker.port)

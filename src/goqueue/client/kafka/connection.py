@@ -17,7 +17,7 @@ from typing import NamedTuple
 from goqueue.client.kafka.addresses import Address
 from goqueue.client.kafka.waiting import Deadline
 from goqueue.client.kafka.wire.cluster import read_api_versions
-from goqueue.client.kafka.wire.frame import Api, reply_body, request_frame
+from goqueue.client.kafka.wire.frame import ApiVersion, reply_body, request_frame
 from goqueue.client.problems import BadReply, RequestTimedOut, ServerUnreachable
 from goqueue.errors import NotOffered
 from goqueue.kafka_wire.frames import SIZE_BYTES, Buffer
@@ -38,7 +38,7 @@ _PORT_HINT = "is that the Kafka port?"
 class _Due(NamedTuple):
     """A request whose reply has not come yet."""
 
-    api: Api
+    api: ApiVersion
     correlation_id: int
 
 
@@ -59,12 +59,12 @@ class Connection:
         """Whether it works and no reply is due: somebody else may use it."""
         return not self._is_broken and not self._due
 
-    def call(self, api: Api, body: Sequence[Buffer], deadline: Deadline) -> memoryview:
+    def call(self, api: ApiVersion, body: Sequence[Buffer], deadline: Deadline) -> memoryview:
         """Send a request and return the body of the reply, which is valid until the next one is received."""
         self.send(api, body, deadline)
         return self.receive(deadline)
 
-    def send(self, api: Api, body: Sequence[Buffer], deadline: Deadline) -> None:
+    def send(self, api: ApiVersion, body: Sequence[Buffer], deadline: Deadline) -> None:
         """Send a request; its reply is due from now on."""
         due = _Due(api, next(self._correlation_ids) & 0x7FFFFFFF)
         parts = request_frame(api, due.correlation_id, self._client_id, body)
@@ -166,13 +166,13 @@ def lost(address: Address, error: OSError | UnicodeError | RequestTimedOut) -> S
 
 
 def _greet(connection: Connection, deadline: Deadline) -> None:
-    connection.send(Api.API_VERSIONS, (), deadline)
+    connection.send(ApiVersion.API_VERSIONS, (), deadline)
     body = connection.receive(deadline, bytes_max=_GREETING_BYTES_MAX)
     try:
         error, offered = read_api_versions(body)
     except BadReply as bad:
         raise BadReply(f"{connection.address} is no Kafka broker: {bad.message}", hint=_PORT_HINT) from None
-    lacking = [api.name for api in Api if not _is_offered(api, offered)]
+    lacking = [api.name for api in ApiVersion if not _is_offered(api, offered)]
     if error or lacking:
         raise NotOffered(
             f"the broker at {connection.address} lacks {', '.join(lacking) or f'ApiVersions (error {error})'}",
@@ -180,6 +180,6 @@ def _greet(connection: Connection, deadline: Deadline) -> None:
         )
 
 
-def _is_offered(api: Api, offered: dict[int, tuple[int, int]]) -> bool:
+def _is_offered(api: ApiVersion, offered: dict[int, tuple[int, int]]) -> bool:
     first, last = offered.get(api.key, (0, -1))
     return first <= api.version <= last

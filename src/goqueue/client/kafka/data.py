@@ -16,12 +16,12 @@ from goqueue.client.kafka.addresses import Address, parse_bootstrap
 from goqueue.client.kafka.cluster import Cluster
 from goqueue.client.kafka.producing import Publishing
 from goqueue.client.kafka.ranges import Batches, RangeReader
-from goqueue.client.kafka.reading import FETCH_BYTES_MAX, Terms
+from goqueue.client.kafka.reading import FETCH_BYTES_MAX, FetchTerms
 from goqueue.client.kafka.refusals import UNKNOWN_TOPIC_OR_PARTITION, refusal
-from goqueue.client.kafka.values import FetchedBatches, FoundOffset, Isolation, Place, ProducerIdentity, Topic
+from goqueue.client.kafka.values import FetchedBatches, FoundOffset, Isolation, NamedOffset, ProducerIdentity, Topic
 from goqueue.client.kafka.waiting import Deadline, Waiting
 from goqueue.client.kafka.wire import cluster as wire
-from goqueue.client.kafka.wire.frame import Api
+from goqueue.client.kafka.wire.frame import ApiVersion
 from goqueue.errors import Invalid, InvalidPattern, Unavailable
 from goqueue.kafka_wire.frames import Buffer
 from goqueue.model.topic import TopicPartition
@@ -90,11 +90,11 @@ class KafkaData:
         return sorted(wanted, key=lambda topic: topic.name)
 
     def offsets(
-        self, places: Iterable[TopicPartition], at: Place | int, isolation: Isolation = Isolation.COMMITTED
+        self, places: Iterable[TopicPartition], at: NamedOffset | int, isolation: Isolation = Isolation.COMMITTED
     ) -> dict[TopicPartition, FoundOffset]:
         """Return where a place lies, or the first record of a time (in milliseconds) or later."""
         wanted = list(places)
-        if at < Place.EARLIEST:
+        if at < NamedOffset.EARLIEST:
             raise Invalid(f"{at} is no time", hint="times are milliseconds since 1970")
         return self._cluster.attempt(
             lambda deadline: reading.find_offsets(self._cluster, wanted, at, isolation, deadline), self._timeout_s
@@ -189,7 +189,7 @@ class KafkaData:
             raise Unavailable(f"there is no broker {node_id} at the moment")
         with self._cluster.connected(nodes[node_id], deadline) as connection:
             request = wire.describe_broker(node_id)
-            reply = wire.read_configs(connection.call(Api.DESCRIBE_CONFIGS, [request], deadline))
+            reply = wire.read_configs(connection.call(ApiVersion.DESCRIBE_CONFIGS, [request], deadline))
         if reply.error:
             raise refusal(reply.error, f"broker {node_id}", reply.message)
         return reply.settings
@@ -204,7 +204,7 @@ class KafkaData:
     def _topic_setting(self, names: list[str], setting: str, deadline: Deadline) -> dict[str, str]:
         with self._cluster.anybody(deadline) as connection:
             request = wire.describe_topics(names, setting)
-            replies = wire.read_configs_by_name(connection.call(Api.DESCRIBE_CONFIGS, [request], deadline))
+            replies = wire.read_configs_by_name(connection.call(ApiVersion.DESCRIBE_CONFIGS, [request], deadline))
         found: dict[str, str] = {}
         for name, reply in replies.items():
             if reply.error == UNKNOWN_TOPIC_OR_PARTITION:
@@ -228,7 +228,7 @@ class KafkaData:
         self.close()
 
 
-def _terms(isolation: Isolation, bytes_max: int) -> Terms:
+def _terms(isolation: Isolation, bytes_max: int) -> FetchTerms:
     if not 0 < bytes_max <= _BYTES_MAX_MAX:
         raise Invalid(f"{bytes_max} bytes cannot be fetched at once", hint=f"1 to {_BYTES_MAX_MAX}")
-    return Terms(isolation, bytes_max)
+    return FetchTerms(isolation, bytes_max)

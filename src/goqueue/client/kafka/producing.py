@@ -22,7 +22,7 @@ from goqueue.client.kafka.refusals import DUPLICATE_SEQUENCE, NO_ERROR, refusal
 from goqueue.client.kafka.values import ProducerIdentity
 from goqueue.client.kafka.waiting import Deadline
 from goqueue.client.kafka.wire import writing as wire
-from goqueue.client.kafka.wire.frame import Api
+from goqueue.client.kafka.wire.frame import ApiVersion
 from goqueue.client.problems import BadReply
 from goqueue.errors import GoQueueError, Invalid
 from goqueue.kafka_wire.frames import Buffer
@@ -47,7 +47,7 @@ def init_producer(
     """Take over a transactional id: whoever had it is fenced, and a transaction that is under way aborted."""
     request = wire.init_producer_id(transactional_id, transaction_timeout_ms)
     with cluster.connected(cluster.coordinator(transactional_id, deadline), deadline) as connection:
-        reply = wire.read_init_producer_id(connection.call(Api.INIT_PRODUCER_ID, [request], deadline))
+        reply = wire.read_init_producer_id(connection.call(ApiVersion.INIT_PRODUCER_ID, [request], deadline))
     if reply.error:
         raise refusal(reply.error, _named(transactional_id))
     return ProducerIdentity(transactional_id, reply.producer_id, reply.epoch)
@@ -67,7 +67,7 @@ def add_partitions(
         return
     request = wire.add_partitions(*producer, by_topic)
     with cluster.connected(cluster.coordinator(producer.transactional_id, deadline), deadline) as connection:
-        results = wire.read_add_partitions(connection.call(Api.ADD_PARTITIONS_TO_TXN, [request], deadline))
+        results = wire.read_add_partitions(connection.call(ApiVersion.ADD_PARTITIONS_TO_TXN, [request], deadline))
     # One that was refused is the reason why the others were not attempted.
     for result in sorted(results, key=lambda each: each.error == _NOT_ATTEMPTED):
         if result.error:
@@ -79,7 +79,7 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: 
     """Commit or abort; at return it has happened in all partitions, or is decided for good."""
     request = wire.end_transaction(*producer, is_commit=is_commit)
     with cluster.connected(cluster.coordinator(producer.transactional_id, deadline), deadline) as connection:
-        error = wire.read_end_transaction(connection.call(Api.END_TXN, [request], deadline))
+        error = wire.read_end_transaction(connection.call(ApiVersion.END_TXN, [request], deadline))
     if error:
         raise refusal(error, _named(producer.transactional_id))
 
@@ -185,7 +185,7 @@ class Publishing:
                 connection = self._connections[address] = self._cluster.take(address, self._deadline)
             timeout_ms = max(1, int(self._deadline.left_s * 1000))
             body = wire.produce(self._producer.transactional_id, timeout_ms, batches)
-            connection.send(Api.PRODUCE, body, self._deadline)
+            connection.send(ApiVersion.PRODUCE, body, self._deadline)
             sending.asked.append(connection)
 
     def _requests(self, batches: Mapping[TopicPartition, Buffer]) -> Iterator[tuple[Address, _Sections]]:

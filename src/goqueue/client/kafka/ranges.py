@@ -14,7 +14,7 @@ from uuid import UUID
 
 from goqueue.client.kafka.cluster import Cluster, Leader
 from goqueue.client.kafka.connection import Connection
-from goqueue.client.kafka.reading import Terms, answer, ask, judge
+from goqueue.client.kafka.reading import FetchTerms, answer, ask, judge
 from goqueue.client.kafka.values import FetchedBatches
 from goqueue.client.kafka.waiting import Deadline
 from goqueue.client.problems import RequestTimedOut
@@ -35,7 +35,7 @@ class RangeReader:
     place: TopicPartition
     offset: int
     end: int
-    terms: Terms
+    terms: FetchTerms
     timeout_s: float
     topic_id: UUID | None = None
     """Which topic of that name it is to be; the first that is seen, if nobody says."""

@@ -10,10 +10,10 @@ from goqueue.client.kafka.batches import extent
 from goqueue.client.kafka.cluster import Cluster, Leader
 from goqueue.client.kafka.connection import Connection
 from goqueue.client.kafka.refusals import OFFSET_OUT_OF_RANGE, refusal
-from goqueue.client.kafka.values import FetchedBatches, FoundOffset, Isolation, Place
+from goqueue.client.kafka.values import FetchedBatches, FoundOffset, Isolation, NamedOffset
 from goqueue.client.kafka.waiting import Deadline
 from goqueue.client.kafka.wire import reading as wire
-from goqueue.client.kafka.wire.frame import Api
+from goqueue.client.kafka.wire.frame import ApiVersion
 from goqueue.client.problems import BadReply
 from goqueue.errors import OffsetOutOfRange, Throttled
 from goqueue.model.topic import TopicPartition
@@ -23,7 +23,7 @@ FETCH_BYTES_MAX = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class FetchTerms:
     """How a partition is read; one batch comes in any case, however little is asked for."""
 
     isolation: Isolation = Isolation.COMMITTED
@@ -63,7 +63,7 @@ def _ask_for_offsets(
 ) -> dict[TopicPartition, FoundOffset]:
     request = wire.list_offsets(partitions, at, is_committed_only=isolation is Isolation.COMMITTED)
     with cluster.connected(address, deadline) as connection:
-        listed = wire.read_list_offsets(connection.call(Api.LIST_OFFSETS, [request], deadline))
+        listed = wire.read_list_offsets(connection.call(ApiVersion.LIST_OFFSETS, [request], deadline))
     found = {}
     for each in listed:
         place = TopicPartition(each.topic, each.partition)
@@ -75,7 +75,7 @@ def _ask_for_offsets(
 
 
 def fetch(
-    cluster: Cluster, place: TopicPartition, offset: int, terms: Terms, wait_ms: int, deadline: Deadline
+    cluster: Cluster, place: TopicPartition, offset: int, terms: FetchTerms, wait_ms: int, deadline: Deadline
 ) -> FetchedBatches:
     """Fetch once, and wait so long for a first record."""
     leader = cluster.leader(place, deadline)
@@ -85,7 +85,9 @@ def fetch(
     return judge(cluster, place, offset, reply, deadline)
 
 
-def ask(connection: Connection, leader: Leader, offset: int, terms: Terms, wait_ms: int, deadline: Deadline) -> None:
+def ask(
+    connection: Connection, leader: Leader, offset: int, terms: FetchTerms, wait_ms: int, deadline: Deadline
+) -> None:
     """Send the request for what is stored from an offset on."""
     request = wire.fetch(
         leader.topic.id,
@@ -96,7 +98,7 @@ def ask(connection: Connection, leader: Leader, offset: int, terms: Terms, wait_
         wait_ms=wait_ms,
         is_committed_only=terms.is_committed_only,
     )
-    connection.send(Api.FETCH, [request], deadline)
+    connection.send(ApiVersion.FETCH, [request], deadline)
 
 
 def answer(connection: Connection, leader: Leader, deadline: Deadline) -> wire.FetchReply:
@@ -134,6 +136,6 @@ def _out_of_range(
         uncommitted = Isolation.UNCOMMITTED
         start, end = (
             find_offsets(cluster, [place], at, uncommitted, deadline)[place].offset or 0
-            for at in (Place.EARLIEST, Place.LATEST)
+            for at in (NamedOffset.EARLIEST, NamedOffset.LATEST)
         )
     return OffsetOutOfRange(offset, start=start, end=end)

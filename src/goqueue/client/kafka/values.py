@@ -20,7 +20,7 @@ class Isolation(Enum):
     UNCOMMITTED = "read_uncommitted"
 
 
-class Place(IntEnum):
+class NamedOffset(IntEnum):
     """Offsets that have a name; the end is that of what is visible, and so depends on the isolation."""
 
     LATEST = -1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from goqueue.kafka_wire.decode import Request, prepare_request
 from goqueue.kafka_wire.encode import Reply, encode_response, prepare_response
-from goqueue.protocols.kafka.api import cluster, configs, one_node, topics
+from goqueue.protocols.kafka.api import cluster, configs, topics
 from goqueue.protocols.kafka.api.context import Context
 from goqueue.protocols.kafka.api.groups import admin as group_admin
 from goqueue.protocols.kafka.api.groups import classic as groups
@@ -22,7 +22,7 @@ from goqueue.protocols.kafka.api.messages import offsets
 from goqueue.protocols.kafka.api.share_groups import fetch as share_fetch
 from goqueue.protocols.kafka.api.share_groups import members as share_groups
 from goqueue.protocols.kafka.api.transactions import coordination as transactions
-from goqueue.protocols.kafka.api.transactions import markers, producers
+from goqueue.protocols.kafka.api.transactions import markers
 
 PRODUCE = 0
 FETCH = 1
@@ -76,7 +76,7 @@ APIS = {
         Api(19, 2, 7, 5, topics.create_topics),
         Api(20, 1, 6, 4, topics.delete_topics),
         Api(21, 0, 2, 2, topics.remove_records),
-        Api(22, 0, 5, 2, producers.init_producer_id),
+        Api(22, 0, 5, 2, transactions.init_producer_id),
         Api(23, 2, 4, 4, offsets.offset_for_leader_epoch),
         Api(24, 0, 3, 3, transactions.add_partitions_to_txn),
         Api(25, 0, 4, 3, transactions.add_offsets_to_txn),
@@ -85,21 +85,21 @@ APIS = {
         Api(28, 0, 5, 3, transactions.txn_offset_commit),
         Api(32, 1, 4, 4, configs.describe_configs),
         Api(33, 0, 2, 2, configs.alter_configs),
-        Api(35, 1, 4, 2, one_node.describe_log_dirs),
+        Api(35, 1, 4, 2, cluster.describe_log_dirs),
         Api(37, 0, 3, 2, topics.create_partitions),
         Api(42, 0, 2, 2, group_admin.delete_groups),
-        Api(43, 0, 2, 2, one_node.elect_leaders),
+        Api(43, 0, 2, 2, cluster.elect_leaders),
         Api(44, 0, 1, 1, configs.alter_configs_incrementally),
-        Api(46, 0, 0, 0, one_node.list_partition_reassignments),
+        Api(46, 0, 0, 0, cluster.list_partition_reassignments),
         Api(47, 0, 0, _NEVER, group_offsets.offset_delete),
-        Api(55, 0, 2, 0, one_node.describe_quorum),
+        Api(55, 0, 2, 0, cluster.describe_quorum),
         Api(60, 0, 1, 0, cluster.describe_cluster),
         Api(61, 0, 0, 0, transactions.describe_producers),
         Api(65, 0, 0, 0, transactions.describe_transactions),
         Api(66, 0, 1, 0, transactions.list_all_transactions),
         Api(68, 0, 1, 0, consumer_groups.consumer_group_heartbeat),
         Api(69, 0, 1, 0, group_admin.describe_consumer_groups),
-        Api(74, 0, 1, 0, one_node.list_config_resources),
+        Api(74, 0, 1, 0, configs.list_config_resources),
         Api(75, 0, 0, 0, cluster.describe_topic_partitions),
         Api(76, 1, 1, 0, share_groups.share_group_heartbeat),
         Api(77, 1, 1, 0, share_groups.share_group_describe),

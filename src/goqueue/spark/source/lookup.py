@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple, assert_never
 from uuid import UUID
 
-from goqueue.client.kafka import FoundOffset, KafkaData, Place, Topic, TopicPartition
+from goqueue.client.kafka import FoundOffset, KafkaData, NamedOffset, Topic, TopicPartition
 from goqueue.errors import Invalid, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from goqueue.spark.archive.lookup import Archives, Pieces, TopicLog
 from goqueue.spark.source.option_values import (
@@ -81,7 +81,7 @@ def begins_at(boundary: Boundary) -> Reached:
     if boundary is Place.LATEST:
         return at_end
     offsets = boundary.offsets if isinstance(boundary, AtOffsets) else {}
-    return lambda place, _: OFFSET_MAX if offsets.get(place) == Place.LATEST else offsets.get(place, 0)
+    return lambda place, _: OFFSET_MAX if offsets.get(place) == NamedOffset.LATEST else offsets.get(place, 0)
 
 
 def look(
@@ -101,8 +101,8 @@ def look(
             raise topic.error
         ids[topic.name] = topic.id
         places += [TopicPartition(topic.name, number) for number in _partitions(topic, options)]
-    starts = data.offsets(places, Place.EARLIEST, options.isolation)
-    ends = data.offsets(places, Place.LATEST, options.isolation)
+    starts = data.offsets(places, NamedOffset.EARLIEST, options.isolation)
+    ends = data.offsets(places, NamedOffset.LATEST, options.isolation)
     logs = {
         name: TopicLog(ids[name], {each.partition: starts[each].offset or 0 for each in places if each.topic == name})
         for name in sorted(ids)
@@ -157,7 +157,7 @@ def resolve(
     """Resolve a boundary to an offset in each partition; `name` is the option in error messages."""
     bounds = {TopicPartition(topic, each): found for topic in seen for each, found in seen[topic].partitions.items()}
     match boundary:
-        case Place():
+        case NamedOffset():
             return {place: _place(boundary, each) for place, each in bounds.items()}
         case AtTimestamp(timestamp_ms):
             times = dict.fromkeys(bounds, timestamp_ms)
@@ -200,7 +200,7 @@ def _partitions(topic: Topic, options: ReadOptions) -> Iterable[int]:
 
 
 def _place(place: int, bounds: Bounds) -> int:
-    return bounds.first if place == Place.EARLIEST else bounds.end
+    return bounds.first if place == NamedOffset.EARLIEST else bounds.end
 
 
 def _at_record(found: FoundOffset, bounds: Bounds, *, is_end: bool) -> int:

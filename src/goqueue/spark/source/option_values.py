@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from goqueue.client.kafka import Place, TopicPartition
+from goqueue.client.kafka import NamedOffset, TopicPartition
 from goqueue.errors import Invalid, SettingMistake
 from goqueue.model.units import quoted
 from goqueue.spark.archive.paths import normal_path
@@ -44,7 +44,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset in each partition; those below zero are a `Place`."""
+    """An offset in each partition; those below zero are a `NamedOffset`."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -56,7 +56,7 @@ class AtTimestamps:
     times_ms: Mapping[TopicPartition, int]
 
 
-Boundary = Place | AtTimestamp | AtOffsets | AtTimestamps
+Boundary = NamedOffset | AtTimestamp | AtOffsets | AtTimestamps
 """Where a read begins or ends."""
 
 
@@ -169,8 +169,8 @@ def parse_offsets(written: str) -> Boundary:
     """Return a place by its name, or an offset per partition."""
     name = written.strip().lower()
     if name in {"earliest", "latest"}:
-        return Place.EARLIEST if name == "earliest" else Place.LATEST
-    return AtOffsets(_per_partition(written, Place.EARLIEST, _OFFSETS_HINT))
+        return NamedOffset.EARLIEST if name == "earliest" else NamedOffset.LATEST
+    return AtOffsets(_per_partition(written, NamedOffset.EARLIEST, _OFFSETS_HINT))
 
 
 def parse_times(written: str) -> AtTimestamps:

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Final, TypeVar
 
-from goqueue.client.kafka import Isolation, Place, parse_bootstrap
+from goqueue.client.kafka import Isolation, NamedOffset, parse_bootstrap
 from goqueue.errors import Invalid, InvalidSettings, SettingMistake
 from goqueue.model.units import parse_bytes, parse_duration_ms, quoted
 from goqueue.seams.disk import Disk, RealDisk
@@ -158,8 +158,8 @@ def parse_options(written: Mapping[str, str], kind: ReadKind) -> ReadOptions:
     options = ReadOptions(
         bootstrap=bootstrap or "",
         subscription=subscription or Matching(""),
-        start=_boundary(form, _STARTS, Place.LATEST if begins_with_next else Place.EARLIEST),
-        end=_boundary(form, _ENDS, Place.LATEST),
+        start=_boundary(form, _STARTS, NamedOffset.LATEST if begins_with_next else NamedOffset.EARLIEST),
+        end=_boundary(form, _ENDS, NamedOffset.LATEST),
         has_end=has_end,
         needs_start_record=form.read(_STRATEGY, _choice({"latest": False, "error": True}), default=False),
         offsets_per_trigger_max=form.read("maxOffsetsPerTrigger", parse_count, default=None),
@@ -239,10 +239,10 @@ def _check_together(form: OptionsForm, options: ReadOptions, kind: ReadKind) -> 
     if kind is ReadKind.BATCH or (kind is ReadKind.STREAM and options.has_end):
         what = "a batch read" if kind is ReadKind.BATCH else "a stream with an end"
         offsets = options.start.offsets.values() if isinstance(options.start, AtOffsets) else ()
-        if options.start is Place.LATEST or Place.LATEST in offsets:
+        if options.start is NamedOffset.LATEST or NamedOffset.LATEST in offsets:
             form.note("startingOffsets", f"is latest, where {what} finds nothing: write earliest or offsets")
-    if options.end is Place.EARLIEST or (
-        isinstance(options.end, AtOffsets) and Place.EARLIEST in options.end.offsets.values()
+    if options.end is NamedOffset.EARLIEST or (
+        isinstance(options.end, AtOffsets) and NamedOffset.EARLIEST in options.end.offsets.values()
     ):
         form.note("endingOffsets", "is earliest, before which there is nothing: write latest or offsets")
     start, end = options.start, options.end

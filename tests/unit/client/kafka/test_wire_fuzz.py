@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from goqueue.client.kafka.batches import extent
 from goqueue.client.kafka.wire import cluster, reading, writing
-from goqueue.client.kafka.wire.frame import Api
+from goqueue.client.kafka.wire.frame import ApiVersion
 from goqueue.client.problems import BadReply
 from goqueue.errors import CorruptBatch
 from tests.protocols.kafka.messages import build, response_class, write
@@ -23,51 +23,54 @@ PARTITION = {"partition_index": 1, "replica_nodes": [1, 2], "isr_nodes": [1]}
 SETTING = {"name": "a", "value": "1", "synonyms": [{"name": "b", "value": None, "source": 5}]}
 FETCHED = {"partition_index": 3, "aborted_transactions": [{"producer_id": 1, "first_offset": 2}], "records": b"x" * 20}
 
-REPLIES: dict[Api, tuple[Callable[[memoryview], object], dict[str, Any]]] = {
-    Api.API_VERSIONS: (cluster.read_api_versions, {"api_keys": [{"api_key": 1, "min_version": 0, "max_version": 2}]}),
-    Api.METADATA: (
+REPLIES: dict[ApiVersion, tuple[Callable[[memoryview], object], dict[str, Any]]] = {
+    ApiVersion.API_VERSIONS: (
+        cluster.read_api_versions,
+        {"api_keys": [{"api_key": 1, "min_version": 0, "max_version": 2}]},
+    ),
+    ApiVersion.METADATA: (
         cluster.read_metadata,
         {
             "brokers": [{"node_id": 1, "host": "h", "port": 1}],
             "topics": [{"name": "t", "topic_id": TOPIC_ID, "partitions": [PARTITION]}],
         },
     ),
-    Api.FIND_COORDINATOR: (
+    ApiVersion.FIND_COORDINATOR: (
         cluster.read_coordinator,
         {"coordinators": [{"key": "x", "node_id": 2, "host": "h", "port": 3}]},
     ),
-    Api.DESCRIBE_CONFIGS: (
+    ApiVersion.DESCRIBE_CONFIGS: (
         cluster.read_configs,
         {"results": [{"resource_type": 4, "resource_name": "1", "configs": [SETTING]}]},
     ),
-    Api.LIST_OFFSETS: (
+    ApiVersion.LIST_OFFSETS: (
         reading.read_list_offsets,
         {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": 4}]}]},
     ),
-    Api.FETCH: (
+    ApiVersion.FETCH: (
         lambda fields: reading.read_fetch(fields, TOPIC_ID, 3),
         {"responses": [{"topic_id": TOPIC_ID, "partitions": [FETCHED]}]},
     ),
-    Api.INIT_PRODUCER_ID: (writing.read_init_producer_id, {}),
-    Api.ADD_PARTITIONS_TO_TXN: (
+    ApiVersion.INIT_PRODUCER_ID: (writing.read_init_producer_id, {}),
+    ApiVersion.ADD_PARTITIONS_TO_TXN: (
         writing.read_add_partitions,
         {"results_by_topic_v3_and_below": [{"name": "a", "results_by_partition": [{"partition_index": 2}]}]},
     ),
-    Api.PRODUCE: (
+    ApiVersion.PRODUCE: (
         writing.read_produce,
         {"responses": [{"name": "a", "partition_responses": [{"index": 5, "error_message": "no"}]}]},
     ),
-    Api.END_TXN: (writing.read_end_transaction, {}),
+    ApiVersion.END_TXN: (writing.read_end_transaction, {}),
 }
 
 
-def whole(api: Api) -> bytes:
+def whole(api: ApiVersion) -> bytes:
     """Return a good reply."""
     return write(build(response_class(api.key, api.version), REPLIES[api][1]))
 
 
-@pytest.mark.parametrize("api", Api)
-def test_a_reply_that_is_cut_anywhere_is_refused(api: Api) -> None:
+@pytest.mark.parametrize("api", ApiVersion)
+def test_a_reply_that_is_cut_anywhere_is_refused(api: ApiVersion) -> None:
     read_reply, data = REPLIES[api][0], whole(api)
     read_reply(memoryview(data))
     for size in range(len(data)):
@@ -75,14 +78,14 @@ def test_a_reply_that_is_cut_anywhere_is_refused(api: Api) -> None:
             read_reply(memoryview(data[:size]))
 
 
-@pytest.mark.parametrize("api", Api)
-def test_a_reply_that_goes_on_is_refused(api: Api) -> None:
+@pytest.mark.parametrize("api", ApiVersion)
+def test_a_reply_that_goes_on_is_refused(api: ApiVersion) -> None:
     with pytest.raises(BadReply, match="nothing should follow"):
         REPLIES[api][0](memoryview(whole(api) + b"\0"))
 
 
-@pytest.mark.parametrize("api", Api)
-def test_any_byte_of_a_reply_may_be_anything(api: Api) -> None:
+@pytest.mark.parametrize("api", ApiVersion)
+def test_any_byte_of_a_reply_may_be_anything(api: ApiVersion) -> None:
     read_reply, data = REPLIES[api][0], whole(api)
     for position in range(len(data)):
         for value in (0, 1, 0x7F, 0x80, 0xFF, data[position] ^ 1):
@@ -91,8 +94,8 @@ def test_any_byte_of_a_reply_may_be_anything(api: Api) -> None:
             try_to_read(read_reply, bytes(damaged))
 
 
-@given(api=st.sampled_from(list(Api)), data=st.binary(max_size=200))
-def test_rubbish_is_no_reply(api: Api, data: bytes) -> None:
+@given(api=st.sampled_from(list(ApiVersion)), data=st.binary(max_size=200))
+def test_rubbish_is_no_reply(api: ApiVersion, data: bytes) -> None:
     try_to_read(REPLIES[api][0], data)
 
 

@@ -21,7 +21,7 @@ class _Version(NamedTuple):
     version: int
 
 
-class Api(_Version, Enum):
+class ApiVersion(_Version, Enum):
     """The requests that are used, each in one version.
 
     Fetch names topics by id, so that a topic which was deleted and created again is not taken for the former one.
@@ -41,12 +41,12 @@ class Api(_Version, Enum):
     DESCRIBE_CONFIGS = (32, 4)
 
 
-def request_frame(api: Api, correlation_id: int, client_id: bytes, body: Sequence[Buffer]) -> list[Buffer]:
+def request_frame(api: ApiVersion, correlation_id: int, client_id: bytes, body: Sequence[Buffer]) -> list[Buffer]:
     """Return a whole frame in parts, so that large ones need not be copied."""
     return [frames.request_head(*api, correlation_id, client_id, sum(map(len, body))), *body]
 
 
-def reply_body(api: Api, correlation_id: int, frame: memoryview) -> memoryview:
+def reply_body(api: ApiVersion, correlation_id: int, frame: memoryview) -> memoryview:
     """Return the body of a reply, given without its size; BadReply if it answers another request."""
     try:
         return frames.reply_body(*api, correlation_id, frame)
@@ -54,7 +54,7 @@ def reply_body(api: Api, correlation_id: int, frame: memoryview) -> memoryview:
         raise BadReply(error.message) from None
 
 
-def encoded(api: Api, request: Values) -> bytearray:
+def encoded(api: ApiVersion, request: Values) -> bytearray:
     """Return the body of a request; Invalid if a string in it cannot be sent."""
     try:
         return encode_request(*api, request)
@@ -67,7 +67,7 @@ def unsendable(error: UnicodeEncodeError) -> Invalid:
     return Invalid(f"{error.object!r} has characters that cannot be sent")
 
 
-def decoded(api: Api, body: memoryview) -> Response:
+def decoded(api: ApiVersion, body: memoryview) -> Response:
     """Return a reply; BadReply if it cannot be read."""
     try:
         return decode_response(*api, body)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.client.kafka.wire.frame import Api, decoded, encoded
+from goqueue.client.kafka.wire.frame import ApiVersion, decoded, encoded
 from goqueue.client.problems import BadReply
 
 _NO_REPLICA = -1
@@ -52,14 +52,14 @@ def list_offsets(partitions: Mapping[str, Iterable[int]], timestamp_ms: int, *, 
         for name, indexes in partitions.items()
     ]
     request = {"replica_id": _NO_REPLICA, "isolation_level": int(is_committed_only), "topics": topics}
-    return encoded(Api.LIST_OFFSETS, request)
+    return encoded(ApiVersion.LIST_OFFSETS, request)
 
 
 def read_list_offsets(body: memoryview) -> list[OffsetListed]:
     """Return the answer for each partition."""
     return [
         OffsetListed(topic.name, each.partition_index, each.error_code, each.timestamp, each.offset, each.leader_epoch)
-        for topic in decoded(Api.LIST_OFFSETS, body).topics
+        for topic in decoded(ApiVersion.LIST_OFFSETS, body).topics
         for each in topic.partitions
     ]
 
@@ -96,12 +96,12 @@ def fetch(
         "session_epoch": -1,
         "topics": [{"topic_id": topic_id, "partitions": [wanted]}],
     }
-    return encoded(Api.FETCH, request)
+    return encoded(ApiVersion.FETCH, request)
 
 
 def read_fetch(body: memoryview, topic_id: UUID, partition: int) -> FetchReply:
     """Return the answer about the one partition that was asked for; its records are a view of the reply."""
-    reply = decoded(Api.FETCH, body)
+    reply = decoded(ApiVersion.FETCH, body)
     if reply.error_code:
         return FetchReply(reply.error_code, reply.throttle_time, -1, -1, -1, (), memoryview(b""))
     found = [(topic.topic_id, each) for topic in reply.responses for each in topic.partitions]

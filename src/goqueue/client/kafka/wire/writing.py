@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from goqueue.client.kafka.wire.frame import Api, decoded, encoded, unsendable
+from goqueue.client.kafka.wire.frame import ApiVersion, decoded, encoded, unsendable
 from goqueue.kafka_wire.encode import uvarint
 from goqueue.kafka_wire.frames import NO_TAGS, Buffer
 
@@ -42,12 +42,12 @@ class PartitionResult(NamedTuple):
 def init_producer_id(transactional_id: str, timeout_ms: int) -> bytearray:
     """Ask for an identity; the former producer with this transactional id is fenced."""
     request = {"transactional_id": transactional_id, "transaction_timeout": timeout_ms}
-    return encoded(Api.INIT_PRODUCER_ID, request)
+    return encoded(ApiVersion.INIT_PRODUCER_ID, request)
 
 
 def read_init_producer_id(body: memoryview) -> InitReply:
     """Return the answer."""
-    reply = decoded(Api.INIT_PRODUCER_ID, body)
+    reply = decoded(ApiVersion.INIT_PRODUCER_ID, body)
     return InitReply(reply.error_code, reply.producer_id, reply.producer_epoch)
 
 
@@ -61,14 +61,14 @@ def add_partitions(
         "v3_and_below_producer_epoch": epoch,
         "v3_and_below_topics": [{"name": name, "partitions": list(indexes)} for name, indexes in partitions.items()],
     }
-    return encoded(Api.ADD_PARTITIONS_TO_TXN, request)
+    return encoded(ApiVersion.ADD_PARTITIONS_TO_TXN, request)
 
 
 def read_add_partitions(body: memoryview) -> list[PartitionResult]:
     """Return the answer for each partition."""
     return [
         PartitionResult(topic.name, each.partition_index, each.partition_error_code)
-        for topic in decoded(Api.ADD_PARTITIONS_TO_TXN, body).results_by_topic_v3_and_below
+        for topic in decoded(ApiVersion.ADD_PARTITIONS_TO_TXN, body).results_by_topic_v3_and_below
         for each in topic.results_by_partition
     ]
 
@@ -90,7 +90,7 @@ def read_produce(body: memoryview) -> list[PartitionResult]:
     """Return the answer for each partition."""
     return [
         PartitionResult(topic.name, each.index, each.error_code, each.error_message or "", each.base_offset)
-        for topic in decoded(Api.PRODUCE, body).responses
+        for topic in decoded(ApiVersion.PRODUCE, body).responses
         for each in topic.partition_responses
     ]
 
@@ -103,12 +103,12 @@ def end_transaction(transactional_id: str, producer_id: int, epoch: int, *, is_c
         "producer_epoch": epoch,
         "committed": is_commit,
     }
-    return encoded(Api.END_TXN, request)
+    return encoded(ApiVersion.END_TXN, request)
 
 
 def read_end_transaction(body: memoryview) -> int:
     """Return the error."""
-    code: int = decoded(Api.END_TXN, body).error_code
+    code: int = decoded(ApiVersion.END_TXN, body).error_code
     return code
 
 

@@ -1,4 +1,4 @@
-"""Settings: DescribeConfigs, IncrementalAlterConfigs and its older form, AlterConfigs.
+"""Settings: DescribeConfigs, ListConfigResources, IncrementalAlterConfigs and its older form, AlterConfigs.
 
 Settings of topics can be read and changed; those of the broker can be read (they come from its command line,
 environment and file).
@@ -6,16 +6,17 @@ environment and file).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from goqueue.broker.topics.admin import alter_topic, describe_topic
+from goqueue.broker.topics.cluster_view import list_topic_names
 from goqueue.broker.topics.open_topic import OpenTopic
 from goqueue.errors import GoQueueError, Invalid, InvalidTopicSettings
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
 from goqueue.model.topic_settings import TABLE, SettingSource, TopicSetting, TopicSettings, unknown_setting
-from goqueue.protocols.kafka.api.context import Context, told
+from goqueue.protocols.kafka.api.context import Context, error_fields
 from goqueue.runtime.waiters import turns
 from goqueue.seams.network import Address
 
@@ -42,6 +43,9 @@ _STRING = 2
 # As Kafka calls a listener that asks nobody who they are.
 LISTENER_NAMES = {"kafka": "PLAINTEXT"}
 _LIST = 7
+_UNSUPPORTED_VERSION = 35
+_BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
+_CONFIGURABLE = {Resource.TOPIC, Resource.BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP}
 # How the broker calls what topics have by default; where nothing stands here, both say the same.
 _BROKER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
@@ -70,9 +74,9 @@ async def describe_configs(context: Context, request: Request) -> Reply:
         named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             configs = await _describe(context, resource)
-            results.append({**named, **told(None), "configs": [_asked(each, request) for each in configs]})
+            results.append({**named, **error_fields(None), "configs": [_asked(each, request) for each in configs]})
         except GoQueueError as error:
-            results.append({**named, **told(error), "configs": []})
+            results.append({**named, **error_fields(error), "configs": []})
     return {"results": results}
 
 
@@ -206,9 +210,9 @@ async def _alter(context: Context, request: Request, *, is_incremental: bool) ->
         named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             await _alter_one(context, resource, is_incremental=is_incremental, is_dry_run=request.validate_only)
-            results.append({**told(None), **named})
+            results.append({**error_fields(None), **named})
         except GoQueueError as error:
-            results.append({**told(error), **named})
+            results.append({**error_fields(error), **named})
     return {"responses": results}
 
 
@@ -253,3 +257,20 @@ def _apply(config: dict[str, str], change: Request, settings: TopicSettings) -> 
         else:
             kept = [each for each in present if each not in named]
         config[change.name] = ",".join(kept)
+
+
+async def list_config_resources(context: Context, request: Request) -> Reply:
+    """List what has settings: topics and this broker. Version 0 asks for metrics that clients push: there are none."""
+    # Without types, all are meant.
+    wanted = set(getattr(request, "resource_types", ()) or ()) or _CONFIGURABLE
+    if not wanted <= _CONFIGURABLE:
+        return {"error_code": _UNSUPPORTED_VERSION, "config_resources": []}
+    if request.version == 0:
+        return {"error_code": 0, "config_resources": []}
+    names: Sequence[str] = ()
+    if Resource.TOPIC in wanted:
+        names = await list_topic_names(context.broker.topics, context.caller)
+    found: list[Reply] = [{"resource_name": name, "resource_type": int(Resource.TOPIC)} for name in names]
+    if Resource.BROKER in wanted:
+        found.append({"resource_name": str(context.node_id), "resource_type": int(Resource.BROKER)})
+    return {"error_code": 0, "config_resources": found}

@@ -81,7 +81,7 @@ def partition_of(topic: OpenTopic | GoQueueError, index: int) -> Partition | GoQ
         return error.without_frames()
 
 
-def told(error: GoQueueError | None) -> dict[str, object]:
+def error_fields(error: GoQueueError | None) -> dict[str, object]:
     """Return the fields that tell an error, or that there is none."""
     if error is None:
         return {"error_code": 0, "error_message": None}

@@ -13,7 +13,7 @@ from goqueue.kafka_wire.encode import Reply
 from goqueue.model.topic import Topic
 from goqueue.model.topic_settings import TABLE, parse
 from goqueue.protocols.kafka.api.configs import described
-from goqueue.protocols.kafka.api.context import Context, told
+from goqueue.protocols.kafka.api.context import Context, error_fields
 
 _NO_TOPIC_ID = UUID(int=0)
 _CREATED_AT_ONCE = 100
@@ -29,9 +29,9 @@ async def create_topics(context: Context, request: Request) -> Reply:
             if counts[topic.name] > 1:
                 raise Invalid(f"topic {topic.name!r} is asked for {counts[topic.name]} times in one request")
             made = await _create(context, topic, is_dry_run=request.validate_only)
-            return {"name": topic.name, **told(None), **_made(context, made)}
+            return {"name": topic.name, **error_fields(None), **_made(context, made)}
         except GoQueueError as error:
-            return {"name": topic.name, **told(error), "configs": None}
+            return {"name": topic.name, **error_fields(error), "configs": None}
 
     # Many at once: making a topic is waiting for the disk, which can do that for many at a time. Not all at once: what
     # has begun is carried out, and a broker that drains waits for it.
@@ -91,9 +91,9 @@ async def delete_topics(context: Context, request: Request) -> Reply:
             await delete_topic(
                 context.broker.topics, context.caller, topic.topic_id if topic.name is None else topic.name
             )
-            results.append({**named, **told(None)})
+            results.append({**named, **error_fields(None)})
         except GoQueueError as error:
-            results.append({**named, **told(error)})
+            results.append({**named, **error_fields(error)})
     return {"responses": results}
 
 
@@ -107,9 +107,9 @@ async def create_partitions(context: Context, request: Request) -> Reply:
             await grow_topic(
                 context.broker.topics, context.caller, topic.name, topic.count, is_dry_run=request.validate_only
             )
-            results.append({"name": topic.name, **told(None)})
+            results.append({"name": topic.name, **error_fields(None)})
         except GoQueueError as error:
-            results.append({"name": topic.name, **told(error)})
+            results.append({"name": topic.name, **error_fields(error)})
     return {"results": results}
 
 
@@ -123,8 +123,8 @@ async def remove_records(context: Context, request: Request) -> Reply:
                 low = await delete_records(
                     context.broker.topics, context.caller, topic.name, part.partition_index, part.offset
                 )
-                partitions.append({"partition_index": part.partition_index, "low_watermark": low, **told(None)})
+                partitions.append({"partition_index": part.partition_index, "low_watermark": low, **error_fields(None)})
             except GoQueueError as error:
-                partitions.append({"partition_index": part.partition_index, "low_watermark": -1, **told(error)})
+                partitions.append({"partition_index": part.partition_index, "low_watermark": -1, **error_fields(error)})
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from goqueue.client import Client, topics
-from goqueue.client.kafka import KafkaData, Place, TopicPartition
+from goqueue.client.kafka import KafkaData, NamedOffset, TopicPartition
 from goqueue.errors import Conflict, Invalid, NotFound
 from goqueue.seams.clock import Clock, SystemClock
 from goqueue.spark.archive.commits import ArchiveChange, load, write
@@ -210,7 +210,7 @@ class ArchiveJob:
         """Return the current starts of the logs."""
         with KafkaData(self._request.bootstrap) as data:
             starts = data.offsets(
-                [TopicPartition(self._request.topic, number) for number in self._bounds], Place.EARLIEST
+                [TopicPartition(self._request.topic, number) for number in self._bounds], NamedOffset.EARLIEST
             )
         return {place.partition: found.offset or 0 for place, found in starts.items()}
 
@@ -287,7 +287,7 @@ class ArchiveJob:
 
 def _bounds(data: KafkaData, topic: str, partitions: int) -> dict[int, OffsetSpan]:
     places = [TopicPartition(topic, number) for number in range(partitions)]
-    starts, ends = data.offsets(places, Place.EARLIEST), data.offsets(places, Place.LATEST)
+    starts, ends = data.offsets(places, NamedOffset.EARLIEST), data.offsets(places, NamedOffset.LATEST)
     return {place.partition: OffsetSpan(starts[place].offset or 0, ends[place].offset or 0) for place in places}
 
 

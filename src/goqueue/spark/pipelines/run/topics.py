@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from goqueue.client import Client, topics
-from goqueue.client.kafka import KafkaData, Place, TopicPartition
+from goqueue.client.kafka import KafkaData, NamedOffset, TopicPartition
 from goqueue.errors import GoQueueError, TopicExists
 from goqueue.spark.pipelines.run.pipeline import PipelineStatus
 from goqueue.spark.pipelines.run.progress import RunProgress, TopicOffsets, live_lag
@@ -106,7 +106,7 @@ def _ends(data: KafkaData, topics: Sequence[str]) -> TopicOffsets:
         if topic.error is None
         for partition in topic.partitions
     ]
-    found = data.offsets(places, Place.LATEST)
+    found = data.offsets(places, NamedOffset.LATEST)
     return {
         (place.topic, str(place.partition)): each.offset for place, each in found.items() if each.offset is not None
     }

@@ -18,7 +18,12 @@ from goqueue.machines.groups.consumer.group import state_of
 from goqueue.machines.groups.consumer.values import ConsumerGroup, ConsumerMember
 from goqueue.machines.groups.kinds import everybody
 from goqueue.protocols.kafka.api.context import UNKNOWN_OPERATIONS, Context
-from goqueue.protocols.kafka.api.coordination import COORDINATOR_NOT_AVAILABLE, code_of, shown_host, told_by_coordinator
+from goqueue.protocols.kafka.api.coordinator import (
+    COORDINATOR_NOT_AVAILABLE,
+    code_of,
+    coordinator_error_fields,
+    shown_host,
+)
 from goqueue.protocols.kafka.api.groups.consumer import topic_partitions
 from goqueue.protocols.kafka.api.share_groups.members import listed_shares
 
@@ -87,9 +92,9 @@ async def describe_groups(context: Context, request: Request) -> Reply:
             described = _described(name, await find_group(context.broker.groups, context.caller, name))
         except UnknownGroup as error:
             is_told = request.version >= _MISSING_IS_TOLD_FROM
-            described = {"group_state": _DEAD, **(told_by_coordinator(error) if is_told else {})}
+            described = {"group_state": _DEAD, **(coordinator_error_fields(error) if is_told else {})}
         except GoQueueError as error:
-            described = told_by_coordinator(error)
+            described = coordinator_error_fields(error)
         groups.append({"group_id": name, "authorized_operations": UNKNOWN_OPERATIONS, **described})
     return {"groups": groups}
 
@@ -132,7 +137,7 @@ async def describe_consumer_groups(context: Context, request: Request) -> Reply:
         try:
             described = _consumer_group(context, name, await find_group(context.broker.groups, context.caller, name))
         except GoQueueError as error:
-            described = told_by_coordinator(error)
+            described = coordinator_error_fields(error)
         groups.append({"group_id": name, "authorized_operations": UNKNOWN_OPERATIONS, **described})
     return {"groups": groups}
 

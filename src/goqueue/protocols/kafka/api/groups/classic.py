@@ -11,7 +11,7 @@ from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.classic.values import Heartbeat, Join, Joined, Leave, Leaver, Protocol, Sync
 from goqueue.protocols.kafka.api.context import Context
-from goqueue.protocols.kafka.api.coordination import client_id_of, code_of, new_member_id
+from goqueue.protocols.kafka.api.coordinator import client_id_of, code_of, new_member_id
 
 _KNOWN_IDS_FROM = 4
 _NULL_PROTOCOL_FROM = 7

@@ -11,7 +11,7 @@ from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.consumer.values import JOIN_EPOCH, ConsumerHeartbeat, FormerPartition
 from goqueue.model.topic import TopicPartition
 from goqueue.protocols.kafka.api.context import Context
-from goqueue.protocols.kafka.api.coordination import client_id_of, told_by_coordinator
+from goqueue.protocols.kafka.api.coordinator import client_id_of, coordinator_error_fields
 
 _OWN_IDS_FROM = 1
 _UNCHANGED = -1
@@ -23,9 +23,9 @@ async def consumer_group_heartbeat(context: Context, request: Request) -> Reply:
         told = await groups.consumer_heartbeat(context.broker.groups, context.caller, _heartbeat(context, request))
     except InvalidGroup as error:
         # This API has one error for all that is wrong with a request.
-        return told_by_coordinator(Invalid(error.message, hint=error.hint))
+        return coordinator_error_fields(Invalid(error.message, hint=error.hint))
     except GoQueueError as error:
-        return told_by_coordinator(error)
+        return coordinator_error_fields(error)
     assignment = None
     if told.assignment is not None:
         assignment = {"topic_partitions": topic_partitions(context, told.assignment)}

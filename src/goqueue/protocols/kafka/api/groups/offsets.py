@@ -17,7 +17,7 @@ from goqueue.machines.groups.commands import CommitOffsets
 from goqueue.machines.groups.offsets import CommittedOffset, NewOffset
 from goqueue.model.topic import TopicPartition
 from goqueue.protocols.kafka.api.context import Context
-from goqueue.protocols.kafka.api.coordination import code_of
+from goqueue.protocols.kafka.api.coordinator import code_of
 
 _TOPIC_IDS_FROM = 10
 _EPOCHS_FROM = 9

@@ -9,11 +9,11 @@ from goqueue.broker.messages.offsets import OffsetSpec as BrokerPlace
 from goqueue.errors import GoQueueError, Invalid
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
-from goqueue.protocols.kafka.api.context import Context, told
+from goqueue.protocols.kafka.api.context import Context, error_fields
 from goqueue.runtime.waiters import turns
 
 
-class Place(IntEnum):
+class ListOffsetsTimestamp(IntEnum):
     """Timestamps below zero stand for places."""
 
     LATEST = -1
@@ -24,11 +24,11 @@ class Place(IntEnum):
 
 
 _PLACES = {
-    Place.LATEST: BrokerPlace.LATEST,
-    Place.EARLIEST: BrokerPlace.EARLIEST,
-    Place.MAX_TIMESTAMP: BrokerPlace.MAX_TIMESTAMP,
+    ListOffsetsTimestamp.LATEST: BrokerPlace.LATEST,
+    ListOffsetsTimestamp.EARLIEST: BrokerPlace.EARLIEST,
+    ListOffsetsTimestamp.MAX_TIMESTAMP: BrokerPlace.MAX_TIMESTAMP,
     # Nothing is tiered: all that there is lies here.
-    Place.EARLIEST_LOCAL: BrokerPlace.EARLIEST,
+    ListOffsetsTimestamp.EARLIEST_LOCAL: BrokerPlace.EARLIEST,
 }
 
 
@@ -47,9 +47,9 @@ async def list_offsets(context: Context, request: Request) -> Reply:
                     raise Invalid(f"partition {part.partition_index} of {topic.name!r} is asked for twice")
                 asked.add((topic.name, part.partition_index))
                 found = await _find(context, topic.name, part, is_committed_only=is_committed_only)
-                partitions.append({**missing, **told(None), **found._asdict()})
+                partitions.append({**missing, **error_fields(None), **found._asdict()})
             except GoQueueError as error:
-                partitions.append({**missing, **told(error)})
+                partitions.append({**missing, **error_fields(error)})
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
 
@@ -61,7 +61,7 @@ async def _find(context: Context, name: str, part: Request, *, is_committed_only
     if part.timestamp < 0:
         if part.timestamp not in _PLACES:
             raise Invalid(f"{part.timestamp} stands for no place in a log")
-        where = _PLACES[Place(part.timestamp)]
+        where = _PLACES[ListOffsetsTimestamp(part.timestamp)]
     return await find_offset(
         context.broker.messages,
         context.caller,
@@ -89,8 +89,10 @@ async def offset_for_leader_epoch(context: Context, request: Request) -> Reply:
                     part.leader_epoch,
                     known_epoch=part.current_leader_epoch,
                 )
-                partitions.append({**missing, **told(None), "leader_epoch": end.epoch, "end_offset": end.end_offset})
+                partitions.append(
+                    {**missing, **error_fields(None), "leader_epoch": end.epoch, "end_offset": end.end_offset}
+                )
             except GoQueueError as error:
-                partitions.append({**missing, **told(error)})
+                partitions.append({**missing, **error_fields(error)})
         topics.append({"topic": topic.topic, "partitions": partitions})
     return {"topics": topics}

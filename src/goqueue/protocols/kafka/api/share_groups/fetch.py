@@ -19,7 +19,7 @@ from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.share.members import MemberKey
 from goqueue.machines.queues.values import AckType
-from goqueue.protocols.kafka.api.context import Context, told
+from goqueue.protocols.kafka.api.context import Context, error_fields
 from goqueue.protocols.kafka.api.messages.fetch import WAIT_MS_MAX
 
 _NO_TOPIC_ID = UUID(int=0)
@@ -52,7 +52,7 @@ async def share_fetch(context: Context, request: Request) -> Reply:
     try:
         fetched = await shares.share_fetch(context.broker.share_groups, context.caller, turn, terms, context.presence)
     except GoQueueError as error:
-        return {**told(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
+        return {**error_fields(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
     return {
         "error_code": 0,
         "acquisition_lock_timeout": fetched.lease_ms,
@@ -68,8 +68,10 @@ async def share_acknowledge(context: Context, request: Request) -> Reply:
             context.broker.share_groups, context.caller, _turn(request), context.presence
         )
     except GoQueueError as error:
-        return {**told(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
-    parts = {place: {**told(error), "current_leader": _leader(context, place)} for place, error in acked.items()}
+        return {**error_fields(error), "acquisition_lock_timeout": 0, "responses": [], "node_endpoints": []}
+    parts = {
+        place: {**error_fields(error), "current_leader": _leader(context, place)} for place, error in acked.items()
+    }
     return {
         "error_code": 0,
         "acquisition_lock_timeout": lease_ms,
@@ -119,7 +121,7 @@ def _part(context: Context, place: SharePartition, fetched: ShareFetched, range_
     acked = told(fetched.acked.get(place))
     shared = fetched.shared.get(place, Shared(b"", ()))
     return {
-        **told(fetched.faults.get(place)),
+        **error_fields(fetched.faults.get(place)),
         "acknowledge_error_code": acked["error_code"],
         "acknowledge_error_message": acked["error_message"],
         "current_leader": _leader(context, place),

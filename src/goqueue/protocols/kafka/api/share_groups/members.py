@@ -16,8 +16,8 @@ from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.share.values import ShareAssignment, ShareGroup, ShareHeartbeat, ShareMember
 from goqueue.model.topic import TopicPartition
-from goqueue.protocols.kafka.api.context import UNKNOWN_OPERATIONS, Context, told
-from goqueue.protocols.kafka.api.coordination import client_id_of, shown_host, told_by_coordinator
+from goqueue.protocols.kafka.api.context import UNKNOWN_OPERATIONS, Context, error_fields
+from goqueue.protocols.kafka.api.coordinator import client_id_of, coordinator_error_fields, shown_host
 from goqueue.runtime.waiters import pause, pieces
 
 SHARE = "share"
@@ -42,9 +42,9 @@ async def share_group_heartbeat(context: Context, request: Request) -> Reply:
         told = await share_groups.share_heartbeat(context.broker.share_groups, context.caller, command)
     except InvalidGroup as error:
         # This API has one error for all that is wrong with a request.
-        return told_by_coordinator(Invalid(error.message, hint=error.hint))
+        return coordinator_error_fields(Invalid(error.message, hint=error.hint))
     except GoQueueError as error:
-        return told_by_coordinator(error)
+        return coordinator_error_fields(error)
     return {
         "error_code": 0,
         "member_id": command.member_id,
@@ -64,7 +64,7 @@ async def share_group_describe(context: Context, request: Request) -> Reply:
                 await share_groups.describe_share_group(context.broker.share_groups, context.caller, name)
             )
         except GoQueueError as error:
-            described = {"group_state": _DEAD, **told_by_coordinator(error)}
+            described = {"group_state": _DEAD, **coordinator_error_fields(error)}
         groups.append({"group_id": name, "authorized_operations": UNKNOWN_OPERATIONS, **described})
     return {"groups": groups}
 
@@ -78,7 +78,7 @@ async def describe_share_group_offsets(context: Context, request: Request) -> Re
             view = await describe_queue(context.broker.queues, context.caller, wanted.group_id)
             described = {"topics": _progress(context, view, wanted.topics)}
         except GoQueueError as error:
-            described = told_by_coordinator(error)
+            described = coordinator_error_fields(error)
         groups.append({"group_id": wanted.group_id, **described})
     return {"groups": groups}
 
@@ -111,16 +111,16 @@ async def alter_share_group_offsets(context: Context, request: Request) -> Reply
     try:
         outcomes = await alter_share_offsets(context.broker.share_groups, context.caller, request.group_id, wanted)
     except GoQueueError as error:
-        return {**told_by_coordinator(error), "responses": []}
+        return {**coordinator_error_fields(error), "responses": []}
     topics: dict[str, list[Reply]] = {}
     places = list(outcomes.items())
     for start, piece in pieces(places):
         if start:
             await pause(places)
         for place, outcome in piece:
-            topics.setdefault(place.topic, []).append({"partition_index": place.partition, **told(outcome)})
+            topics.setdefault(place.topic, []).append({"partition_index": place.partition, **error_fields(outcome)})
     return {
-        **told(None),
+        **error_fields(None),
         "responses": [
             {"topic_name": name, "topic_id": _topic_id(context, name), "partitions": parts}
             for name, parts in topics.items()
@@ -134,11 +134,11 @@ async def delete_share_group_offsets(context: Context, request: Request) -> Repl
     try:
         outcomes = await delete_share_offsets(context.broker.share_groups, context.caller, request.group_id, names)
     except GoQueueError as error:
-        return {**told_by_coordinator(error), "responses": []}
+        return {**coordinator_error_fields(error), "responses": []}
     return {
-        **told(None),
+        **error_fields(None),
         "responses": [
-            {"topic_name": name, "topic_id": _topic_id(context, name), **told(outcome)}
+            {"topic_name": name, "topic_id": _topic_id(context, name), **error_fields(outcome)}
             for name, outcome in outcomes.items()
         ],
     }

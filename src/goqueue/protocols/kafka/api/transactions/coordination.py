@@ -10,10 +10,12 @@ from goqueue.broker.transactions.coordination import (
     commit_transaction_offsets,
     end_transaction,
     find_transaction,
+    init_transactions,
     list_producers,
     list_transactions,
 )
-from goqueue.errors import GoQueueError, StaleMemberEpoch
+from goqueue.broker.transactions.producers import new_producer
+from goqueue.errors import GoQueueError, StaleMemberEpoch, TransactionFenced
 from goqueue.kafka_wire.decode import Request
 from goqueue.kafka_wire.encode import Reply
 from goqueue.machines.groups.commands import CommitOffsets
@@ -23,8 +25,8 @@ from goqueue.machines.transactions.values import ProducerEpoch, Transaction
 from goqueue.model.topic import TopicPartition
 from goqueue.model.transactions import TransactionState
 from goqueue.protocols.faults import fault_of
-from goqueue.protocols.kafka.api.context import Context, told
-from goqueue.protocols.kafka.api.transactions.producers import producer_code
+from goqueue.protocols.kafka.api.context import Context, error_fields
+from goqueue.protocols.kafka.api.coordinator import code_of
 
 _ILLEGAL_GENERATION = 22
 _NOT_ATTEMPTED = 55
@@ -32,6 +34,10 @@ _KNOWS_FENCED_FROM = 2
 _END_BUMPS_FROM = 5
 _COMMIT_ADDS_GROUP_FROM = 5
 _STATES = frozenset(state.value for state in TransactionState)
+_NO_PRODUCER = -1
+_INIT_KNOWS_FENCED_FROM = 4
+_COORDINATOR_LOADING = 14
+_INVALID_EPOCH = 47
 
 
 async def add_partitions_to_txn(context: Context, request: Request) -> Reply:
@@ -165,9 +171,9 @@ async def describe_producers(context: Context, request: Request) -> Reply:
             try:
                 found = await list_producers(context.broker.transactions, context.caller, topic.name, index)
                 listed = [_producer(producer_id, state) for producer_id, state in found]
-                partitions.append({"partition_index": index, **told(None), "active_producers": listed})
+                partitions.append({"partition_index": index, **error_fields(None), "active_producers": listed})
             except GoQueueError as error:
-                partitions.append({"partition_index": index, **told(error), "active_producers": []})
+                partitions.append({"partition_index": index, **error_fields(error), "active_producers": []})
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
 
@@ -244,3 +250,34 @@ def _is_wanted(transaction: Transaction, request: Request, now_ms: int) -> bool:
         return False
     is_young = now_ms - transaction.started_ms <= request.duration_filter
     return request.version < 1 or request.duration_filter < 0 or not is_young
+
+
+async def init_producer_id(context: Context, request: Request) -> Reply:
+    """Give a producer its id, or its next epoch."""
+    try:
+        identity = await _new_identity(context, request)
+    except GoQueueError as error:
+        code = producer_code(error, knows_fenced=request.version >= _INIT_KNOWS_FENCED_FROM)
+        if request.transactional_id is None and error.retriable:
+            # It has no coordinator that it could look for; so it is told the one thing that lets it merely try again.
+            code = _COORDINATOR_LOADING
+        return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
+    return {"error_code": 0, "producer_id": identity.producer_id, "producer_epoch": identity.epoch}
+
+
+async def _new_identity(context: Context, request: Request) -> ProducerEpoch:
+    if request.transactional_id is None:
+        return await new_producer(context.broker.transactions, context.caller)
+    known = None
+    if request.version >= 3 and request.producer_id != _NO_PRODUCER:
+        known = ProducerEpoch(request.producer_id, request.producer_epoch)
+    return await init_transactions(
+        context.broker.transactions, context.caller, request.transactional_id, request.transaction_timeout, known
+    )
+
+
+def producer_code(error: GoQueueError | None, *, knows_fenced: bool) -> int:
+    """Return the code that tells an error to a producer; where clients do not know of fencing, an epoch is too old."""
+    if isinstance(error, TransactionFenced) and not knows_fenced:
+        return _INVALID_EPOCH
+    return code_of(error)

@@ -32,7 +32,7 @@ def code_of(error: GoQueueError | None) -> int:
     return _CODES.get(code, code)
 
 
-def told_by_coordinator(error: GoQueueError) -> dict[str, object]:
+def coordinator_error_fields(error: GoQueueError) -> dict[str, object]:
     """Return the fields that tell an error with its message."""
     return {"error_code": code_of(error), "error_message": message_of(error)}
 
