@@ -43,7 +43,7 @@ def ask(host: str, port: int, timeout_s: float) -> ListenerReport:
             cluster = _exchange(connection, _METADATA, {"topics": []})
         except (Corrupt, EOFError):
             raise Corrupt("the server there does not speak the Kafka protocol") from None
-    return KafkaListener(
+    return ListenerReport(
         len(offered.api_keys), tuple(Node(each.node_id, each.host, each.port) for each in cluster.brokers)
     )
 

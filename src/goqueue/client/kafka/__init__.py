@@ -12,7 +12,7 @@ written are finished batches. Other Kafka clients open every record; that would 
             decode(fetched.records)
 
 `wire` turns requests and replies into bytes and back without a socket; `connection` and `cluster` carry them;
-`reading`, `ranges` and `producing` know what to ask; `data` is the door.
+`reading`, `ranges` and `producing` send the requests; `data` is the public client.
 """
 
 from goqueue.client.kafka.addresses import Address, parse_bootstrap

@@ -1,4 +1,4 @@
-"""Where brokers are, as people write it: `host:port,[::1]:9092`; without a port, Kafka's own."""
+"""Addresses of brokers as text: `host:port,[::1]:9092`; without a port, Kafka's own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
 
 def parse_bootstrap(written: str) -> tuple[Address, ...]:
-    """Return the addresses in their order, each once; Invalid if there is none, or one that cannot be an address."""
+    """Return the addresses in their order, each once; Invalid if there is none, or one is malformed."""
     found = [_address(part.strip()) for part in written.split(",") if part.strip()]
     if not found:
         raise Invalid("no address of a broker is given", hint=_HINT)

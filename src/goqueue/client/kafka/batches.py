@@ -1,7 +1,7 @@
-"""How far a fetch got: hops from batch to batch by their lengths, and looks at nothing else.
+"""The extent of fetched batches, by their lengths alone.
 
-Checksums and records are the business of whoever decodes. But a batch that does not lead on would have a reader ask
-for the same offset for ever, so that is damage here already.
+Checksums and records are the business of the decoder. But a batch that does not advance the offset would make a reader
+ask for the same offset forever, so it counts as damage here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from goqueue.errors import CorruptBatch
 
 PREFIX_BYTES = 12
-"""What is in front of the bytes that the length of a batch counts."""
+"""The bytes before those that the length of a batch counts."""
 
 # Base offset, length, leader epoch, magic, checksum, attributes, last offset delta: the beginning of a batch.
 _HEAD = struct.Struct(">qiibIhi")
@@ -21,16 +21,16 @@ _MAGIC = 2
 
 
 class Extent(NamedTuple):
-    """How many bytes whole batches take, and the offset behind the last of them."""
+    """The size of whole batches, and the offset after the last of them."""
 
     size_bytes: int
     next_offset: int
 
 
 def extent(records: memoryview, offset: int, what: str) -> Extent:
-    """Measure what was fetched from an offset on; a cut batch at the end does not count.
+    """Measure the batches that were fetched from an offset on; a cut batch at the end does not count.
 
-    CorruptBatch, which says `what` was read, if there is no whole batch, or anything else than batches in order.
+    CorruptBatch, with `what` was read, if there is no whole batch, or anything but batches in order.
     """
     total = len(records)
     position = 0

@@ -1,7 +1,7 @@
-"""The brokers: connections to each of them, who leads what, and the one loop that tries again.
+"""The brokers: connections to each of them, leaders and coordinators, and the one retry loop.
 
-A connection belongs to whoever has taken it, until it is given back with no reply due; otherwise it is closed. What is
-known of topics and coordinators is kept until something goes wrong, and asked for again then.
+A connection belongs to the caller that has taken it, until it is given back with no reply due; otherwise it is closed.
+Metadata of topics and coordinators are kept until an error, and then requested again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _IDLE_MAX = 4
 
 
 class Leader(NamedTuple):
-    """A partition with its topic, and where its leader is."""
+    """A partition with its topic, and the address of its leader."""
 
     topic: Topic
     partition: Partition
@@ -55,7 +55,7 @@ class Cluster:
         self._coordinators: dict[str, Address] = {}
 
     def attempt(self, action: Callable[[Deadline], T], timeout_s: float) -> T:
-        """Do something, again and again while what goes wrong may pass and there is time."""
+        """Call an action, and retry it after transient errors until the deadline."""
         deadline = self.waiting.deadline(timeout_s)
         number = 1
         while True:
@@ -67,16 +67,16 @@ class Cluster:
             number += 1
 
     def may_try_again(self, error: GoQueueError, attempt: int, deadline: Deadline) -> bool:
-        """Wait a while and forget what may be wrong; False if that cannot help, or there is no time."""
+        """Pause before a retry and drop metadata that may be stale; False if a retry cannot help or is too late."""
         if not error.retriable or isinstance(error, NotFound):
             return False
-        # These come from the right broker, which merely asks for patience.
+        # These come from the right broker, which only asks to retry later.
         if not isinstance(error, ConcurrentTransactions | Throttled):
             self.forget()
         return self.waiting.pause(attempt, deadline)
 
     def forget(self) -> None:
-        """Close connections that nobody uses, and ask for topics and coordinators again."""
+        """Close idle connections, and drop the metadata of topics and coordinators."""
         self._topics.clear()
         self._coordinators.clear()
         for connections in self._idle.values():
@@ -85,7 +85,7 @@ class Cluster:
 
     @contextmanager
     def connected(self, address: Address, deadline: Deadline) -> Iterator[Connection]:
-        """Have a connection for oneself."""
+        """Lend a connection for the length of a block."""
         connection = self.take(address, deadline)
         try:
             yield connection
@@ -106,7 +106,7 @@ class Cluster:
             raise ServerUnreachable(error.message, hint=hint) from error
 
     def give_back(self, connection: Connection) -> None:
-        """Keep a connection for others, if they can use it."""
+        """Keep a connection for the next caller if it is idle and works; close it otherwise."""
         idle = self._idle.setdefault(connection.address, [])
         if connection.is_idle and len(idle) < _IDLE_MAX:
             idle.append(connection)
@@ -115,7 +115,7 @@ class Cluster:
 
     @contextmanager
     def anybody(self, deadline: Deadline) -> Iterator[Connection]:
-        """Have a connection to any broker; errors say who was tried."""
+        """Lend a connection to any broker; errors name the addresses that were tried."""
         connection = self._take_any(deadline)
         try:
             yield connection
@@ -128,14 +128,14 @@ class Cluster:
         addresses = list(dict.fromkeys((*self._brokers.values(), *self._bootstrap)))
         for number, address in enumerate(addresses):
             try:
-                # One that is silent leaves time for the others.
+                # A silent broker leaves time for the others.
                 return self.take(address, deadline.sooner(deadline.left_s / (len(addresses) - number)))
             except (ServerUnreachable, RequestTimedOut, BadReply, NotOffered) as error:
                 failures.append(error)
         raise _nobody(failures)
 
     def list_topics(self, names: Sequence[str] | None, deadline: Deadline) -> list[Topic]:
-        """Ask for some topics, or for all; what is found is kept."""
+        """Request the metadata of some topics, or of all, and keep them."""
         with self.anybody(deadline) as connection:
             reply = wire.read_metadata(connection.call(ApiVersion.METADATA, [wire.metadata(names)], deadline))
         self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in reply.brokers}
@@ -144,11 +144,11 @@ class Cluster:
         return topics
 
     def nodes(self) -> dict[int, Address]:
-        """Return the brokers that the last look at the metadata has shown."""
+        """Return the brokers of the last metadata."""
         return self._brokers
 
     def leader(self, place: TopicPartition, deadline: Deadline) -> Leader:
-        """Return who leads a partition; UnknownTopic or UnknownPartition if there is no such thing."""
+        """Return the leader of a partition; UnknownTopic or UnknownPartition if it does not exist."""
         topic = self._topics.get(place.topic) or self._found(place.topic, deadline)
         if not 0 <= place.partition < len(topic.partitions):
             raise UnknownPartition(
@@ -160,7 +160,7 @@ class Cluster:
         return Leader(topic, partition, partition.leader)
 
     def coordinator(self, transactional_id: str, deadline: Deadline) -> Address:
-        """Return who looks after a transactional id."""
+        """Return the coordinator of a transactional id."""
         known = self._coordinators.get(transactional_id)
         if known is None:
             with self.anybody(deadline) as connection:
@@ -172,7 +172,7 @@ class Cluster:
         return known
 
     def close(self) -> None:
-        """Close all connections that nobody uses; pauses end."""
+        """Close all idle connections, and end pauses."""
         self.waiting.close()
         self.forget()
 
@@ -213,7 +213,7 @@ def _topic_error(listed: wire.TopicListed) -> GoQueueError | None:
 
 
 def _nobody(failures: Sequence[GoQueueError]) -> GoQueueError:
-    """Return the error for a cluster none of whose addresses is of use; it may pass if one of them may come back."""
+    """Return the error for a cluster without a usable address; retriable if one of the errors is."""
     if len(failures) == 1 and not isinstance(failures[0], ServerUnreachable):
         return failures[0]
     tried = "; ".join(str(failure) for failure in failures)

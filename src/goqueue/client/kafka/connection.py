@@ -1,7 +1,7 @@
 """One connection to a broker: frames out, replies in, in order, with a deadline on every wait.
 
 Owns the socket and the one buffer that replies are received into, which the next reply overwrites. Knows which
-replies are due, so several requests can be under way. After a failure it is of no use and says so.
+replies are due, so several requests can be under way. After a failure it is broken and says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from goqueue.errors import NotOffered
 from goqueue.kafka_wire.frames import SIZE_BYTES, Buffer
 
 REPLY_BYTES_MAX = 256 * 1024 * 1024
-"""Larger than any batch that a topic takes; what announces more is no reply."""
+"""Larger than any batch that a topic takes; a larger announced size is not that of a reply."""
 
 _GREETING_BYTES_MAX = 64 * 1024
 _CONNECT_S_MAX = 5.0
@@ -56,7 +56,7 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it works and no reply is due: somebody else may use it."""
+        """Whether it works and no reply is due, so that another caller may use it."""
         return not self._is_broken and not self._due
 
     def call(self, api: ApiVersion, body: Sequence[Buffer], deadline: Deadline) -> memoryview:
@@ -107,7 +107,7 @@ class Connection:
     def _fill(self, size: int, deadline: Deadline) -> memoryview:
         """Return so many bytes; they are valid until this is called again."""
         if size > len(self._buffer):
-            # A new one rather than a larger one: somebody may still hold a view of the former.
+            # A new one rather than a larger one: a caller may still hold a view of the former.
             self._buffer = memoryview(bytearray(1 << (size - 1).bit_length()))
         view = self._buffer[:size]
         filled = 0
@@ -120,10 +120,10 @@ class Connection:
         return view
 
     def _rubbish(self, size: int, deadline: Deadline) -> BadReply:
-        """Return what can be said about somebody whose first bytes are not the size of a reply."""
+        """Return the error for a peer whose first bytes are not the size of a reply."""
         seen = _SIZE.pack(size)
         try:
-            # What else is there makes it clear who it is; there may be nothing, and then nobody waits for it.
+            # More bytes, if there are any, show which protocol the peer speaks.
             self._line.settimeout(max(0.001, min(_CURIOUS_S, deadline.left_s)))
             seen += self._line.recv(28)
         except OSError:
@@ -141,7 +141,7 @@ class Connection:
 
 
 def connect(address: Address, client_id: str, deadline: Deadline) -> Connection:
-    """Open a connection and make sure that a Kafka broker is there which offers what is needed."""
+    """Open a connection and check that a Kafka broker answers which offers all requests that are used."""
     deadline = deadline.sooner(_CONNECT_S_MAX)
     try:
         line = socket.create_connection(address, deadline.require(f"connecting to {address}"))
@@ -158,7 +158,7 @@ def connect(address: Address, client_id: str, deadline: Deadline) -> Connection:
 
 
 def lost(address: Address, error: OSError | UnicodeError | RequestTimedOut) -> ServerUnreachable | RequestTimedOut:
-    """Return the error for a broker that cannot be talked to."""
+    """Return the error for a broker that cannot be reached."""
     if isinstance(error, RequestTimedOut | TimeoutError):
         return RequestTimedOut(f"{address} did not answer in time", hint="is it overloaded, or not a Kafka broker?")
     reason = error.strerror if isinstance(error, OSError) else None

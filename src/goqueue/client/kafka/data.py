@@ -1,4 +1,4 @@
-"""`KafkaData`: the one door to topics, offsets, raw batches and transactional writing, for code that may block."""
+"""`KafkaData`: topics, offsets, raw batches and transactional writing, for code that may block."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _BYTES_MAX_MAX = 128 * 1024 * 1024
 
 
 class Options(TypedDict, total=False):
-    """How a client goes about it.
+    """Options of a client.
 
     `timeout_s` (30) bounds every call with all its attempts, and each wait for progress in a range;
-    `connect_timeout_s` (5) is how long the first broker may take to be there.
+    `connect_timeout_s` (5) bounds the first connection.
     """
 
     timeout_s: float
@@ -51,8 +51,8 @@ class Options(TypedDict, total=False):
 class KafkaData:
     """A client of a Kafka broker that moves batches and never opens them; for one thread at a time.
 
-    Calls wait out what passes (a restart, a lost connection, a leader that moves) within their time limit. What does
-    not is raised as an error of `goqueue.errors`.
+    Calls retry transient errors (a restart, a lost connection, a leader that moves) within their time limit. All other
+    errors are raised as those of `goqueue.errors`.
     """
 
     def __init__(self, bootstrap: str, **options: Unpack[Options]) -> None:
@@ -69,12 +69,12 @@ class KafkaData:
             raise
 
     def brokers(self) -> Mapping[int, Address]:
-        """Return where each broker of the cluster is, by its number."""
+        """Return the address of each broker of the cluster, by its id."""
         self._cluster.attempt(lambda deadline: self._cluster.list_topics([], deadline), self._timeout_s)
         return dict(self._cluster.nodes())
 
     def topics(self, names: Iterable[str]) -> list[Topic]:
-        """Return topics as the cluster knows them now, in the order of their names; what is missing has an error."""
+        """Return topics as the cluster knows them now, in the order of their names; a missing one has an error."""
         wanted = sorted(set(names))
         found = self._cluster.attempt(lambda deadline: self._cluster.list_topics(wanted, deadline), self._timeout_s)
         return sorted(found, key=lambda topic: topic.name)
@@ -92,7 +92,7 @@ class KafkaData:
     def offsets(
         self, places: Iterable[TopicPartition], at: NamedOffset | int, isolation: Isolation = Isolation.COMMITTED
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return where a place lies, or the first record of a time (in milliseconds) or later."""
+        """Return a named offset, or that of the first record at or after a time (in milliseconds)."""
         wanted = list(places)
         if at < NamedOffset.EARLIEST:
             raise Invalid(f"{at} is no time", hint="times are milliseconds since 1970")
@@ -109,9 +109,9 @@ class KafkaData:
         bytes_max: int = FETCH_BYTES_MAX,
         wait_ms: int = 0,
     ) -> FetchedBatches:
-        """Return what is stored from an offset on, without any records if none came within `wait_ms`.
+        """Return batches from an offset on, or none if no record came within `wait_ms`.
 
-        OffsetOutOfRange, which says where the log starts and ends, if the offset lies outside.
+        OffsetOutOfRange, with start and end of the log, if the offset lies outside.
         """
         terms = _terms(isolation, bytes_max)
         return self._cluster.attempt(
@@ -132,7 +132,7 @@ class KafkaData:
         """Yield all batches that hold offsets from `start` up to `end` (exclusive); see `ranges`.
 
         UnknownTopic if there is no such topic, or only another one than that of the id, OffsetOutOfRange if the log
-        starts behind `start` or ends before it, RequestTimedOut if the end does not become visible in time.
+        starts after `start` or ends before it, RequestTimedOut if the end does not become visible in time.
         """
         terms = _terms(isolation, bytes_max)
         return RangeReader(self._cluster, place, start, end, terms, self._timeout_s, topic_id).read()
@@ -140,21 +140,21 @@ class KafkaData:
     def init_producer(
         self, transactional_id: str, *, transaction_timeout_ms: int = _TRANSACTION_TIMEOUT_MS
     ) -> ProducerIdentity:
-        """Take over a transactional id; whoever had it is fenced, and what it left open is aborted."""
+        """Take over a transactional id: the former producer is fenced, and its open transaction aborted."""
         return self._cluster.attempt(
             lambda deadline: producing.init_producer(self._cluster, transactional_id, transaction_timeout_ms, deadline),
             self._timeout_s,
         )
 
     def add_partitions(self, producer: ProducerIdentity, places: Iterable[TopicPartition]) -> None:
-        """Make partitions part of the transaction, which begins with the first of them."""
+        """Add partitions to the transaction, which begins with the first of them."""
         wanted = list(places)
         self._cluster.attempt(
             lambda deadline: producing.add_partitions(self._cluster, producer, wanted, deadline), self._timeout_s
         )
 
     def publishing(self, producer: ProducerIdentity) -> Publishing:
-        """Return a way to write many batches without waiting for each; their headers carry identity and sequence."""
+        """Write many batches without waiting for each; their headers carry identity and sequence."""
         return Publishing(self._cluster, producer, self._timeout_s)
 
     def produce(self, producer: ProducerIdentity, batches: Mapping[TopicPartition, Buffer]) -> None:
@@ -163,11 +163,11 @@ class KafkaData:
             publishing.send(batches)
 
     def commit(self, producer: ProducerIdentity) -> None:
-        """Commit the transaction, if that has not happened already."""
+        """Commit the transaction; harmless if it is committed already."""
         self._end(producer, is_commit=True)
 
     def abort(self, producer: ProducerIdentity) -> None:
-        """Abort the transaction, if that has not happened already."""
+        """Abort the transaction; harmless if it is aborted already."""
         self._end(producer, is_commit=False)
 
     def _end(self, producer: ProducerIdentity, *, is_commit: bool) -> None:
@@ -177,7 +177,7 @@ class KafkaData:
         )
 
     def describe_broker(self, node_id: int | None = None) -> Mapping[str, str | None]:
-        """Return the settings of a broker, or of any."""
+        """Return the settings of a broker, or of any broker."""
         return self._cluster.attempt(lambda deadline: self._settings(node_id, deadline), self._timeout_s)
 
     def _settings(self, node_id: int | None, deadline: Deadline) -> Mapping[str, str | None]:
@@ -195,7 +195,7 @@ class KafkaData:
         return reply.settings
 
     def topic_setting(self, names: Iterable[str], setting: str) -> dict[str, str]:
-        """Return one setting of some topics, where it is there and not empty; a topic that is gone has none."""
+        """Return one setting of some topics; topics where it is empty, and missing topics, are left out."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -216,7 +216,7 @@ class KafkaData:
         return found
 
     def close(self) -> None:
-        """Close all connections; a pause between two attempts ends at once."""
+        """Close all connections, and end a pause between two attempts."""
         self._cluster.close()
 
     def __enter__(self) -> Self:

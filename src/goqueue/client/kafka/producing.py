@@ -1,8 +1,8 @@
-"""Transactional writing: an identity, partitions that take part, batches, and how it ends.
+"""Transactional writing: the identity, partitions of the transaction, batches, and commit or abort.
 
-Everything here may be sent twice. A new identity replaces the one before; partitions are added once; batches carry
-sequence numbers, by which a broker knows those that it has already; and a transaction that has ended as it should is
-ended. So a lost reply is simply asked for again.
+Every request is idempotent. A new identity replaces the former one; partitions are added once; a broker recognises
+stored batches by their sequence numbers; and a transaction that has ended as requested stays so. So a request whose
+reply was lost is sent again.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from goqueue.kafka_wire.frames import Buffer
 from goqueue.model.topic import TopicPartition
 
 UNANSWERED_MAX = 5
-"""How many batches of a producer a broker remembers: so many may be sent again without being stored twice."""
+"""Batches of a producer that a broker remembers: so many may be sent again without being stored twice."""
 
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
-"""About how much is sent in one request; a single batch is sent however large it is."""
+"""Approximate bytes of one request; a single batch may be larger."""
 
 _NOT_ATTEMPTED = 55
 _SIZE = struct.Struct(">i")
@@ -44,7 +44,7 @@ _Sections = dict[str, dict[int, Buffer]]
 def init_producer(
     cluster: Cluster, transactional_id: str, transaction_timeout_ms: int, deadline: Deadline
 ) -> ProducerIdentity:
-    """Take over a transactional id: whoever had it is fenced, and a transaction that is under way aborted."""
+    """Take over a transactional id: the former producer is fenced, and its open transaction aborted."""
     request = wire.init_producer_id(transactional_id, transaction_timeout_ms)
     with cluster.connected(cluster.coordinator(transactional_id, deadline), deadline) as connection:
         reply = wire.read_init_producer_id(connection.call(ApiVersion.INIT_PRODUCER_ID, [request], deadline))
@@ -56,11 +56,11 @@ def init_producer(
 def add_partitions(
     cluster: Cluster, producer: ProducerIdentity, places: Iterable[TopicPartition], deadline: Deadline
 ) -> None:
-    """Make partitions part of the transaction; all of them, or it is an error."""
+    """Add partitions to the transaction; all of them, or it is an error."""
     wanted = dict.fromkeys(places)
     by_topic: dict[str, list[int]] = {}
     for place in wanted:
-        # Whether there is such a partition at all is known better from the metadata.
+        # The metadata tell better whether the partition exists.
         cluster.leader(place, deadline)
         by_topic.setdefault(place.topic, []).append(place.partition)
     if not wanted:
@@ -68,7 +68,7 @@ def add_partitions(
     request = wire.add_partitions(*producer, by_topic)
     with cluster.connected(cluster.coordinator(producer.transactional_id, deadline), deadline) as connection:
         results = wire.read_add_partitions(connection.call(ApiVersion.ADD_PARTITIONS_TO_TXN, [request], deadline))
-    # One that was refused is the reason why the others were not attempted.
+    # A refused partition is the reason why the others were not attempted.
     for result in sorted(results, key=lambda each: each.error == _NOT_ATTEMPTED):
         if result.error:
             raise refusal(result.error, f"{TopicPartition(result.topic, result.partition)}", result.message)
@@ -76,7 +76,7 @@ def add_partitions(
 
 
 def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: bool, deadline: Deadline) -> None:
-    """Commit or abort; at return it has happened in all partitions, or is decided for good."""
+    """Commit or abort; at return that is done in all partitions, or decided durably."""
     request = wire.end_transaction(*producer, is_commit=is_commit)
     with cluster.connected(cluster.coordinator(producer.transactional_id, deadline), deadline) as connection:
         error = wire.read_end_transaction(connection.call(ApiVersion.END_TXN, [request], deadline))
@@ -86,7 +86,7 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, is_commit: 
 
 @dataclass(slots=True, eq=False)
 class _Unanswered:
-    """Batches whose fate is not known yet, and the connections on which replies are due for them."""
+    """Unacknowledged batches, and the connections on which their replies are due."""
 
     batches: Mapping[TopicPartition, Buffer]
     asked: list[Connection]
@@ -95,8 +95,8 @@ class _Unanswered:
 class Publishing:
     """Batches on their way, several requests at a time; each partition gets them in the order of the calls.
 
-    A context manager: at its end everything is stored, and with an exception what is on its way is forgotten. Buffers
-    belong to it until then. After an error nothing more can be sent: the transaction has to be aborted.
+    A context manager: at its end everything is stored; after an exception, unacknowledged batches are dropped. Buffers
+    belong to it until then. After an error nothing more can be sent: abort the transaction.
     """
 
     def __init__(self, cluster: Cluster, producer: ProducerIdentity, timeout_s: float) -> None:
@@ -109,12 +109,12 @@ class Publishing:
         self._attempt = 1
 
     def send(self, batches: Mapping[TopicPartition, Buffer]) -> None:
-        """Send one batch for each of some partitions; waits only if too many are unanswered."""
+        """Send one batch for each of some partitions; waits only if too many are unacknowledged."""
         for place, batch in batches.items():
             _require_one_batch(place, batch)
         if not batches:
             return
-        # What the caller has done since the last call took its time, not the broker's.
+        # The time since the last call was the caller's, not the broker's.
         self._begin_anew()
         while len(self._unanswered) >= UNANSWERED_MAX:
             self._settle_first()
@@ -158,9 +158,9 @@ class Publishing:
         _require_all(sent.batches, results)
 
     def _send_all_again(self, error: GoQueueError) -> None:
-        """Send whatever is unanswered on new connections, in the same order; raises the error if that cannot help.
+        """Send unacknowledged batches on new connections, in the same order; raise the error if that cannot help.
 
-        What was stored already is known by its sequence. What followed a refused batch was refused as well.
+        The broker recognises stored batches by their sequence, and has refused all batches after a refused one.
         """
         while True:
             for connection in self._connections.values():
@@ -189,7 +189,7 @@ class Publishing:
             sending.asked.append(connection)
 
     def _requests(self, batches: Mapping[TopicPartition, Buffer]) -> Iterator[tuple[Address, _Sections]]:
-        """Divide batches by the leaders of their partitions, and into requests that no broker finds too large."""
+        """Divide batches by the leaders of their partitions, and into requests of a size that every broker accepts."""
         gathered: dict[Address, _Sections] = {}
         sizes: Counter[Address] = Counter()
         for place, batch in batches.items():

@@ -1,9 +1,9 @@
-"""A range of offsets of one partition, read at the pace of whoever decodes it.
+"""A range of offsets of one partition, read at the pace of the decoder.
 
-While the caller works on one reply, the next one is already asked for and on its way. A lost connection, a broker that
-restarts and a leader that moves are waited out, as long as there is progress within the time limit. What cannot pass
-is an error: records that retention has removed, a topic that was deleted (or deleted and made again, which is another
-one), an end that does not become visible in time.
+While the caller works on one reply, the next one is already requested. A lost connection, a broker that restarts and a
+leader that moves are retried, as long as there is progress within the time limit. All else is an error: records that
+retention has removed, a topic that was deleted (or deleted and created again: that is another topic), an end that does
+not become visible in time.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class RangeReader:
     terms: FetchTerms
     timeout_s: float
     topic_id: UUID | None = None
-    """Which topic of that name it is to be; the first that is seen, if nobody says."""
+    """The id that the topic must have; None for that of the first metadata."""
     _visible: FetchedBatches | None = None
 
     def read(self) -> Batches:
-        """Yield what is in the range; each is valid until the next is asked for.
+        """Yield the batches of the range; each is valid until the next is requested.
 
-        The last one may hold records behind the end, and the first one records before the start.
+        The last one may hold records at or after the end, and the first one records before the start.
         """
         attempt = 1
         deadline = self._deadline()
@@ -72,7 +72,7 @@ class RangeReader:
                     self._require_time(deadline)
                     self._ask(connection, leader, self.offset, deadline)
                     continue
-                # If this fails, what was fetched is asked for once more: nobody has seen it yet.
+                # If this fails, the same batches are fetched again: they were not yielded yet.
                 if fetched.next_offset < self.end:
                     self._ask(connection, leader, fetched.next_offset, deadline)
                 self.offset = fetched.next_offset
@@ -94,7 +94,7 @@ class RangeReader:
         ask(connection, leader, offset, self.terms, wait_ms, deadline)
 
     def _fetched(self, connection: Connection, leader: Leader, deadline: Deadline) -> FetchedBatches:
-        # A broker that finds nothing answers at the deadline, so it is heard a little longer.
+        # A broker without new records answers at the deadline, so wait for its reply a little longer.
         patient = self.cluster.waiting.deadline(deadline.left_s + _GRACE_S)
         reply = answer(connection, leader, patient)
         self._visible = judge(self.cluster, self.place, self.offset, reply, patient)
@@ -103,7 +103,7 @@ class RangeReader:
     def _is_exhausted(self, fetched: FetchedBatches) -> bool:
         """Return whether nothing is left up to the end: it is visible, and yet there is no batch.
 
-        A broker that has any batch there sends it. Compaction may have removed them all.
+        A broker sends any batch that it has there. Compaction may have removed them all.
         """
         visible = fetched.last_stable_offset if self.terms.is_committed_only else fetched.high_watermark
         return visible >= self.end

@@ -1,4 +1,4 @@
-"""Single questions about partitions: where a place or time lies, and what is stored from an offset on."""
+"""Single requests about partitions: the offset of a name or time, and batches from an offset on."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from goqueue.client.problems import BadReply
 from goqueue.errors import OffsetOutOfRange, Throttled
 from goqueue.model.topic import TopicPartition
 
-# Larger ones were measured to be no faster, smaller ones perhaps a little slower.
+# Measured: larger ones are no faster, smaller ones perhaps a little slower.
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTerms:
-    """How a partition is read; one batch comes in any case, however little is asked for."""
+    """How a partition is read; at least one batch comes, however large."""
 
     isolation: Isolation = Isolation.COMMITTED
     bytes_max: int = FETCH_BYTES_MAX
@@ -38,7 +38,7 @@ class FetchTerms:
 def find_offsets(
     cluster: Cluster, places: Iterable[TopicPartition], at: int, isolation: Isolation, deadline: Deadline
 ) -> dict[TopicPartition, FoundOffset]:
-    """Ask each leader once about all of its partitions; all of them are answered, or it is an error."""
+    """Ask each leader once about all of its partitions; an error if one is not answered."""
     wanted = dict.fromkeys(places)
     by_leader: dict[Address, dict[str, list[int]]] = {}
     for place in wanted:
@@ -77,7 +77,7 @@ def _ask_for_offsets(
 def fetch(
     cluster: Cluster, place: TopicPartition, offset: int, terms: FetchTerms, wait_ms: int, deadline: Deadline
 ) -> FetchedBatches:
-    """Fetch once, and wait so long for a first record."""
+    """Fetch once, and wait at most `wait_ms` for a first record."""
     leader = cluster.leader(place, deadline)
     with cluster.connected(leader.address, deadline) as connection:
         ask(connection, leader, offset, terms, wait_ms, deadline)
@@ -88,7 +88,7 @@ def fetch(
 def ask(
     connection: Connection, leader: Leader, offset: int, terms: FetchTerms, wait_ms: int, deadline: Deadline
 ) -> None:
-    """Send the request for what is stored from an offset on."""
+    """Send the request for batches from an offset on."""
     request = wire.fetch(
         leader.topic.id,
         leader.partition.number,
@@ -102,14 +102,14 @@ def ask(
 
 
 def answer(connection: Connection, leader: Leader, deadline: Deadline) -> wire.FetchReply:
-    """Receive the reply to it."""
+    """Receive the reply to `ask`."""
     return wire.read_fetch(connection.receive(deadline), leader.topic.id, leader.partition.number)
 
 
 def judge(
     cluster: Cluster, place: TopicPartition, offset: int, reply: wire.FetchReply, deadline: Deadline
 ) -> FetchedBatches:
-    """Turn a reply into whole batches, or into the error that it tells of."""
+    """Return the whole batches of a reply, or raise its error."""
     if reply.error == OFFSET_OUT_OF_RANGE:
         raise _out_of_range(cluster, place, offset, reply, deadline)
     if reply.error:
@@ -132,7 +132,7 @@ def _out_of_range(
 ) -> OffsetOutOfRange:
     start, end = reply.log_start_offset, reply.high_watermark
     if start < 0 or end < 0:
-        # Some brokers do not say it with the error.
+        # Some brokers do not send them with the error.
         uncommitted = Isolation.UNCOMMITTED
         start, end = (
             find_offsets(cluster, [place], at, uncommitted, deadline)[place].offset or 0

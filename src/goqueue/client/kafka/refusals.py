@@ -1,7 +1,7 @@
-"""From Kafka's error codes to errors of the one tree; their `retriable` decides whether a request is sent again.
+"""Maps Kafka's error codes to errors of `goqueue.errors`, whose `retriable` decides whether a request is sent again.
 
-A partition or topic that a broker does not know, though its metadata has just listed it, is on its way: that passes.
-If it is gone instead, the next look at the metadata says so, and that is final. So `UnknownTopic` comes from there.
+A broker may not know a partition or topic yet that its metadata has just listed: that is retriable. If it is deleted
+instead, the next metadata show that, and that is final. So `UnknownTopic` comes from there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOADING = "its coordinator is not ready"
 _TABLE: dict[int, tuple[type[GoQueueError], str]] = {
     2: (CorruptBatch, "a batch was damaged on its way"),
     UNKNOWN_TOPIC_OR_PARTITION: (Unavailable, "the broker does not serve that partition"),
-    5: (Unavailable, "nobody leads the partition at the moment"),
+    5: (Unavailable, "the partition has no leader at the moment"),
     6: (Unavailable, "another broker leads the partition, or the broker is about to stop"),
     7: (Unavailable, "the broker took too long"),
     9: (Unavailable, "a replica is not available"),
@@ -80,6 +80,6 @@ _TABLE: dict[int, tuple[type[GoQueueError], str]] = {
 
 
 def refusal(code: int, what: str, message: str = "") -> GoQueueError:
-    """Return the error that a code stands for; `what` it is about comes first, then what the broker said."""
+    """Return the error of a code; its message begins with `what` it is about, then comes the message of the broker."""
     kind, meaning = _TABLE.get(code, (Invalid, f"the broker refused with error {code}"))
     return kind(f"{what}: {message or meaning}")

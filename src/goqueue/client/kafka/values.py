@@ -1,4 +1,4 @@
-"""What is asked and answered, in words of the domain: places, isolation, topics, what was fetched, who writes."""
+"""Values of the client: named offsets, isolation, topics, fetched batches, producer identities."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from goqueue.errors import GoQueueError
 
 
 class Isolation(Enum):
-    """Whether records of transactions that are open or aborted are passed over."""
+    """Whether records of open and aborted transactions are skipped."""
 
     COMMITTED = "read_committed"
     UNCOMMITTED = "read_uncommitted"
 
 
 class NamedOffset(IntEnum):
-    """Offsets that have a name; the end is that of what is visible, and so depends on the isolation."""
+    """Offsets that have a name. The end is that of visible records, so it depends on the isolation."""
 
     LATEST = -1
     EARLIEST = -2
@@ -29,7 +29,7 @@ class NamedOffset(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition of a topic; `leader` is None while nobody leads it, and then `error` says why."""
+    """One partition of a topic; without a leader, `leader` is None and `error` says why."""
 
     number: int
     leader: Address | None
@@ -39,7 +39,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster knows it, or why it does not; partitions are in the order of their numbers."""
+    """A topic of the cluster, or the error about it; partitions are in the order of their numbers."""
 
     name: str
     id: UUID
@@ -50,9 +50,9 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """Where a place or time lies; `offset` is None if no record is of that time or later.
+    """The offset of a name or time; `offset` is None if no record is of that time or later.
 
-    `timestamp_ms` is that of the record, -1 if a place was asked for.
+    `timestamp_ms` is that of the record, -1 for a named offset.
     """
 
     offset: int | None
@@ -62,7 +62,7 @@ class FoundOffset:
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """Whole batches of one partition as they are stored, and what a reader has to know beside them.
+    """Whole batches of one partition as they are stored, with the position of the reader and the ends of the log.
 
     The first batch may begin before the offset that was asked for. `records` is a view of a buffer that is used again
     by the next call; checksums have not been verified. Reading goes on at `next_offset`.
@@ -77,7 +77,7 @@ class FetchedBatches:
 
 
 class ProducerIdentity(NamedTuple):
-    """Who writes under a transactional id. Plain values: another process may end what this one has written."""
+    """The producer of a transactional id. Plain values: another process may end the transaction."""
 
     transactional_id: str
     producer_id: int

@@ -1,4 +1,4 @@
-"""How long one waits: a deadline for everything, and pauses between attempts. Nothing here waits anywhere else."""
+"""Deadlines, and the pauses between attempts. The client pauses nowhere else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE = Patience(first_pause_s=0.02, pause_s_max=1.0)
 
 
 class Deadline:
-    """A moment by which something has to be over."""
+    """The time by which a call has to be over."""
 
     __slots__ = ("_clock", "_end", "timeout_s")
 
@@ -24,12 +24,12 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """How many seconds are left, never less than none."""
+        """The seconds that are left, at least 0."""
         return max(0.0, self._end - self._clock.monotonic())
 
     @property
     def is_over(self) -> bool:
-        """Whether the moment has come."""
+        """Whether no time is left."""
         return self.left_s == 0.0
 
     def sooner(self, timeout_s: float) -> Deadline:
@@ -37,7 +37,7 @@ class Deadline:
         return self if self.left_s <= timeout_s else Deadline(self._clock, timeout_s)
 
     def require(self, what: str) -> float:
-        """Return how many seconds are left; RequestTimedOut if there are none."""
+        """Return the seconds that are left; RequestTimedOut if there are none."""
         left_s = self.left_s
         if not left_s:
             raise RequestTimedOut(f"{what} took longer than {self.timeout_s:g} s")
@@ -45,7 +45,7 @@ class Deadline:
 
 
 class Waiting:
-    """Makes deadlines and pauses; once it is closed, no pause lasts."""
+    """Makes deadlines and pauses; after `close`, pauses end at once."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self._clock = clock
@@ -53,12 +53,12 @@ class Waiting:
         self._closed = threading.Event()
 
     def deadline(self, timeout_s: float) -> Deadline:
-        """Return the moment in so many seconds."""
+        """Return the deadline in so many seconds."""
         return Deadline(self._clock, timeout_s)
 
     def pause(self, attempt: int, deadline: Deadline) -> bool:
-        """Wait a while after that attempt, the first of which is 1; False if there is no time for another one."""
-        # Attempts beyond that many have the longest pause anyway, and numbers have an end.
+        """Pause after an attempt, the first of which is 1; False if there is no time for another one."""
+        # Later attempts have the longest pause anyway, and the power would overflow.
         pause_s = PATIENCE.pause_s(min(attempt, 30), self._entropy)
         if pause_s >= deadline.left_s:
             return False

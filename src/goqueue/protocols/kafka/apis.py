@@ -1,7 +1,7 @@
-"""What is offered: each API with its versions and who handles it; also the answer to ApiVersions.
+"""The APIs that are offered, each with its versions and handler; also the reply to ApiVersions.
 
-An API that is listed gets used: clients choose what they do by this list alone. Produce and Fetch have no handler
-here, since `connection` treats them by hand.
+Clients use every API that is listed: they choose by this list alone. Produce and Fetch have no handler here, since
+`connection` handles them itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Handler = Callable[[Context, Request], Awaitable[Reply | bytes]]
 class Api(NamedTuple):
     """One API: its key, the versions that are offered, the first one with tagged fields, and its handler.
 
-    `advertised_from` is the first version that clients are told of, if that is not the first that is offered. With
-    `lets_others_pass`, requests behind it are handled while it waits for the disk; replies stay in order.
+    `advertised_from` is the first version in the reply to ApiVersions, if that is not the first that is offered. With
+    `lets_others_pass`, later requests are handled while it waits for the disk; replies stay in order.
     """
 
     key: int
@@ -50,14 +50,14 @@ class Api(NamedTuple):
     lets_others_pass: bool = False
 
     def offers(self, version: int) -> bool:
-        """Tell whether a version is offered."""
+        """Return whether a version is offered."""
         return self.first <= version <= self.last
 
 
 APIS = {
     api.key: api
     for api in (
-        # Old versions of librdkafka (kcat) compress only if they are told of version 0, which they do not use then.
+        # Old versions of librdkafka (kcat) compress only if version 0 is listed, which they do not use then.
         # Kafka 4 does the same for them.
         Api(PRODUCE, 3, 12, 9, advertised_from=0),
         Api(FETCH, 4, 17, 12),
@@ -114,9 +114,9 @@ APIS = {
 
 @cache
 def api_versions(version: int) -> bytes:
-    """Return the body of the answer to ApiVersions.
+    """Return the body of the reply to ApiVersions.
 
-    A client that asks in a version which we lack is answered in version 0, which all can read, and asks again.
+    A request in an unsupported version is answered in version 0, which all clients can read; they ask again.
     """
     api = APIS[API_VERSIONS]
     error, version = (0, version) if api.offers(version) else (_UNSUPPORTED_VERSION, 0)
@@ -128,7 +128,7 @@ def api_versions(version: int) -> bytes:
         }
         for each in APIS.values()
     ]
-    # By this, clients know that every transaction of theirs may end with a new epoch.
+    # This tells clients that each of their transactions may end with a new epoch.
     transactions_v2 = {"name": "transaction.version", "max_version_level": 2, "min_version_level": 2}
     reply: Reply = {
         "error_code": error,

@@ -78,7 +78,7 @@ def at_end(place: TopicPartition, topic_id: UUID) -> int:
 
 def begins_at(boundary: Boundary) -> Reached:
     """Return what is known of the start of a read without asking the broker."""
-    if boundary is Place.LATEST:
+    if boundary is NamedOffset.LATEST:
         return at_end
     offsets = boundary.offsets if isinstance(boundary, AtOffsets) else {}
     return lambda place, _: OFFSET_MAX if offsets.get(place) == NamedOffset.LATEST else offsets.get(place, 0)

@@ -45,9 +45,9 @@ _CONTROLLER_TOPIC = "__cluster_metadata"
 
 
 async def metadata(context: Context, request: Request) -> Reply | bytes:
-    """List brokers and topics; a topic that is asked for by name may be made on the way."""
+    """List brokers and topics; may create a topic that is requested by name."""
     is_all = request.topics is None or (request.version == 0 and not request.topics)
-    # Whoever names a topic a thousand times gets it once.
+    # A request that names a topic a thousand times gets it once.
     wanted = () if is_all else tuple(dict.fromkeys(_name_or_id(topic) for topic in request.topics))
     revision = context.broker.topics.revision
     found = await find_topics(
@@ -57,12 +57,12 @@ async def metadata(context: Context, request: Request) -> Reply | bytes:
         may_create=request.allow_auto_topic_creation,
         presence=context.presence,
     )
-    # Encoding a thousand partitions takes ten milliseconds, and clients ask again and again.
+    # Encoding a thousand partitions takes ten milliseconds, and clients ask often.
     key = (request.version, is_all, wanted, context.reached_at)
     body = context.kept.find(context.broker.topics.revision, key)
     if body is None:
         body = bytes(encode_response(METADATA, request.version, _metadata(context, request, wanted, found)))
-        # If anything has changed while topics were being made, what was found first may be gone.
+        # If anything changed while topics were created, the first ones that were found may be gone.
         if revision == context.broker.topics.revision and not any(isinstance(topic, GoQueueError) for topic in found):
             context.kept.keep(revision, key, body)
     return body
@@ -131,7 +131,7 @@ def _partition(context: Context, index: int, found: Partition | GoQueueError) ->
 
 
 async def describe_cluster(context: Context, request: Request) -> Reply:
-    """Tell the cluster's id and its brokers."""
+    """Return the id of the cluster and its brokers."""
     del request
     return {
         "cluster_id": str(context.broker.topics.cluster_id),
@@ -176,7 +176,7 @@ async def _page(context: Context, names: Sequence[str], first_index: int, left: 
 
 
 async def find_coordinator(context: Context, request: Request) -> Reply:
-    """Say where groups and transactions are looked after: here. (Some clients compress only if this is answered.)"""
+    """Return this broker as coordinator of groups and transactions. (Some clients compress only if this is offered.)"""
     found = _coordinator(context, request.key_type)
     return {**found, "coordinators": [{**found, "key": key} for key in request.coordinator_keys]}
 
@@ -194,7 +194,7 @@ def _coordinator(context: Context, key_type: int) -> Reply:
 
 
 async def describe_log_dirs(context: Context, request: Request) -> Reply:
-    """Tell how large the logs of partitions are; the data directory is named without its path."""
+    """Return the sizes of the logs of partitions; the data directory is named without its path."""
     wanted = None
     if request.topics is not None:
         named = [TopicPartition(each.topic, index) for each in request.topics for index in each.partitions or ()]
@@ -220,13 +220,13 @@ async def describe_log_dirs(context: Context, request: Request) -> Reply:
 
 
 async def elect_leaders(context: Context, request: Request) -> Reply:
-    """Tell that partitions have their leader; without names, list none, as nothing has changed."""
+    """Answer that partitions have their leader; without names, list none, as nothing has changed."""
     results: list[Reply] = []
     for wanted in request.topic_partitions or ():
-        # Whoever names a partition a thousand times gets it once.
+        # A request that names a partition a thousand times gets it once.
         parts = []
         for index in dict.fromkeys(wanted.partitions or ()):
-            # There may be very many of them: others have a turn in between.
+            # There may be very many: let other connections have turns in between.
             await turns(1)
             parts.append(await _elected(context, TopicPartition(wanted.topic, index), request))
         results.append({"topic": wanted.topic, "partition_result": parts})
@@ -251,13 +251,13 @@ def _election(place: TopicPartition, code: int, message: str) -> Reply:
 
 
 async def list_partition_reassignments(context: Context, request: Request) -> Reply:
-    """Tell that no partition is moving to another broker."""
+    """Answer that no partition is moving to another broker."""
     del context, request
     return {"error_code": 0, "error_message": None, "topics": []}
 
 
 async def describe_quorum(context: Context, request: Request) -> Reply:
-    """Tell of a quorum of one, whose log is that of the catalogue."""
+    """Describe a quorum of one, whose log is that of the catalogue."""
     topics = []
     for wanted in request.topics or ():
         parts = []

@@ -22,14 +22,14 @@ from goqueue.seams.network import Address
 
 
 class Resource(IntEnum):
-    """What has settings."""
+    """A kind of resource with settings."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class Change(IntEnum):
-    """What an alteration does to a value."""
+    """How an alteration changes a value."""
 
     SET = 0
     DELETE = 1
@@ -40,13 +40,13 @@ class Change(IntEnum):
 _SOURCES: Mapping[SettingSource, int] = {SettingSource.TOPIC: 1, SettingSource.BROKER: 4, SettingSource.DEFAULT: 5}
 _KINDS: Mapping[type, int] = {bool: 1, int: 5, float: 6, str: 2}
 _STRING = 2
-# As Kafka calls a listener that asks nobody who they are.
+# Kafka's name of a listener without authentication.
 LISTENER_NAMES = {"kafka": "PLAINTEXT"}
 _LIST = 7
 _UNSUPPORTED_VERSION = 35
 _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
 _CONFIGURABLE = {Resource.TOPIC, Resource.BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP}
-# How the broker calls what topics have by default; where nothing stands here, both say the same.
+# The broker's names of defaults of topics, where they differ from the names of the topics' settings.
 _BROKER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
@@ -67,7 +67,7 @@ _BROKER_NAMES = {
 async def describe_configs(context: Context, request: Request) -> Reply:
     """List settings with their values and where they come from."""
     results = []
-    # Whoever names a topic a thousand times gets it once.
+    # A request that names a topic a thousand times gets it once.
     resources = {(each.resource_type, each.resource_name): each for each in request.resources or ()}
     for resource in resources.values():
         await turns(1)
@@ -81,8 +81,8 @@ async def describe_configs(context: Context, request: Request) -> Reply:
 
 
 def _asked(config: Reply, request: Request) -> Reply:
-    """Return a setting without what the client has not asked for."""
-    # Before version 3 there is no documentation, and nobody asks for it.
+    """Return a setting with only those fields that the client has requested."""
+    # Before version 3 there is no documentation.
     is_documented = getattr(request, "include_documentation", False)
     return {
         **config,
@@ -158,7 +158,7 @@ def _broker_configs(context: Context) -> list[Reply]:
         "advertised.listeners": (
             _listed(_advertised(context)),
             str,
-            "The addresses that clients are told to connect to.",
+            "The addresses that clients connect to.",
         ),
     }
     topic_defaults = {
@@ -181,7 +181,7 @@ def _broker_configs(context: Context) -> list[Reply]:
 
 
 def _advertised(context: Context) -> Mapping[str, Address]:
-    """Return where clients reach all listeners: on the host on which this one has reached us."""
+    """Return the addresses of all listeners, on the host on which this client has reached the broker."""
     host, _ = context.reached_at
     return {name: (host, port) for name, (_, port) in context.listeners.items()} | {"kafka": context.reached_at}
 
@@ -200,7 +200,7 @@ async def alter_configs_incrementally(context: Context, request: Request) -> Rep
 
 
 async def alter_configs(context: Context, request: Request) -> Reply:
-    """Replace all settings of topics; what is left out goes back to its default."""
+    """Replace all settings of topics; settings that are left out return to their defaults."""
     return await _alter(context, request, is_incremental=False)
 
 
@@ -260,8 +260,8 @@ def _apply(config: dict[str, str], change: Request, settings: TopicSettings) -> 
 
 
 async def list_config_resources(context: Context, request: Request) -> Reply:
-    """List what has settings: topics and this broker. Version 0 asks for metrics that clients push: there are none."""
-    # Without types, all are meant.
+    """List the resources with settings: topics and this broker. Version 0 lists metrics that clients push: none."""
+    # Without types, the request is about all of them.
     wanted = set(getattr(request, "resource_types", ()) or ()) or _CONFIGURABLE
     if not wanted <= _CONFIGURABLE:
         return {"error_code": _UNSUPPORTED_VERSION, "config_resources": []}

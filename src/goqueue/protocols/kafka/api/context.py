@@ -1,4 +1,4 @@
-"""What a request is handled with, and what every handler does with names and errors."""
+"""The context of a request, and how every handler reports errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from goqueue.runtime.partition import Partition
 from goqueue.seams.network import Address
 
 UNKNOWN_OPERATIONS = -(2**31)
-"""What a reply says where it could list the operations that the caller may do, and does not."""
+"""The value of a field for the operations that the caller may do, where the reply does not list them."""
 
 _MESSAGE_MAX = 1000
 # The directories above that of a partition's log: clients elsewhere need not know where the data directory is.
@@ -24,7 +24,7 @@ _PARENTS = re.compile(r"(?<![\w/])/(?:[^/\s'\"]+/)+(?=[^/\s'\"]+-[0-9]+\b)")
 
 
 class KeptReplies:
-    """Encoded replies, kept until anything changes that they tell."""
+    """A cache of encoded replies, valid for one revision of the topics."""
 
     _COUNT_MAX = 256
     _BYTES_MAX = 16 * 1024 * 1024
@@ -35,11 +35,11 @@ class KeptReplies:
         self._size_bytes = 0
 
     def find(self, revision: int, key: Hashable) -> bytes | None:
-        """Return the reply that was kept under a key, if it is of this revision."""
+        """Return the reply with a key, if it is of this revision."""
         return self._bodies.get(key) if revision == self._revision else None
 
     def keep(self, revision: int, key: Hashable, body: bytes) -> None:
-        """Keep a reply; all of older revisions go."""
+        """Keep a reply, and drop all of older revisions."""
         is_full = len(self._bodies) >= self._COUNT_MAX or self._size_bytes + len(body) > self._BYTES_MAX
         if revision != self._revision or is_full:
             self._bodies.clear()
@@ -51,10 +51,10 @@ class KeptReplies:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The broker, who asks, and the address under which clients of this connection reach the broker.
+    """The broker, the caller, and the address under which clients of this connection reach the broker.
 
-    `listeners` are the addresses of all open ports, by the name of their protocol; `presence` tells whether whoever
-    asks is still there.
+    `listeners` are the addresses of all open ports, by the name of their protocol; `presence` tells whether the client
+    is still connected.
     """
 
     broker: Broker
@@ -71,24 +71,24 @@ class Context:
 
 
 def partition_of(topic: OpenTopic | GoQueueError, index: int) -> Partition | GoQueueError:
-    """Return a partition of a topic, or why there is none."""
+    """Return a partition of a topic, or the error."""
     if isinstance(topic, GoQueueError):
         return topic
     try:
         return topic.partition(index)
     except GoQueueError as error:
-        # There may be very many of them, each with the frames of the whole request.
+        # There may be very many errors, each with the frames of the whole request.
         return error.without_frames()
 
 
 def error_fields(error: GoQueueError | None) -> dict[str, object]:
-    """Return the fields that tell an error, or that there is none."""
+    """Return the code and message of an error, or of none."""
     if error is None:
         return {"error_code": 0, "error_message": None}
     return {"error_code": fault_of(error).kafka, "error_message": message_of(error)}
 
 
 def message_of(error: GoQueueError) -> str:
-    """Return what an error says, short enough for any string of the protocol, whatever a client has put into it."""
+    """Return the message of an error, cut to a length that fits any string of the protocol."""
     text = _PARENTS.sub("", str(error))
     return text if len(text) <= _MESSAGE_MAX else text[:_MESSAGE_MAX] + "..."

@@ -1,7 +1,7 @@
-"""What all requests to a coordinator have in common: who asks, and errors in the words that clients act on.
+"""Shared by all requests to a coordinator: names of clients, and error codes that clients act on.
 
-Other requests are told that a leader or a log is the matter. Clients ask a coordinator about groups and transactions,
-and know only that it is not the one, or not available: then they look for it again.
+Errors of leaders and logs become those of a coordinator: a client looks for the coordinator again if it is another
+broker or not available.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME_MAX = 255
 
 
 def code_of(error: GoQueueError | None) -> int:
-    """Return the code that tells an error, or that there is none."""
+    """Return the code of an error, 0 for none."""
     if error is None:
         return 0
     code = fault_of(error).kafka
@@ -33,12 +33,12 @@ def code_of(error: GoQueueError | None) -> int:
 
 
 def coordinator_error_fields(error: GoQueueError) -> dict[str, object]:
-    """Return the fields that tell an error with its message."""
+    """Return the code and message of an error."""
     return {"error_code": code_of(error), "error_message": message_of(error)}
 
 
 def client_id_of(request: Request) -> str:
-    """Return how the client calls itself, cut to a length that fits wherever it is repeated."""
+    """Return the client id, cut to a length that fits every reply."""
     client_id: str = request.client_id
     return client_id[:_NAME_MAX]
 
@@ -49,5 +49,5 @@ def shown_host(host: str) -> str:
 
 
 def new_member_id(context: Context, name: str) -> str:
-    """Return an id that no member has had, and that tells whose it is."""
+    """Return a unique id of a member that begins with its name."""
     return f"{name[:_NAME_MAX]}-{context.broker.core.entropy.uuid()}"

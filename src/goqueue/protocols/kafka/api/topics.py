@@ -20,7 +20,7 @@ _CREATED_AT_ONCE = 100
 
 
 async def create_topics(context: Context, request: Request) -> Reply:
-    """Make topics, or only check whether they could be made."""
+    """Create topics, or only check whether they could be created."""
     wanted = request.topics or ()
     counts = Counter(topic.name for topic in wanted)
 
@@ -33,8 +33,8 @@ async def create_topics(context: Context, request: Request) -> Reply:
         except GoQueueError as error:
             return {"name": topic.name, **error_fields(error), "configs": None}
 
-    # Many at once: making a topic is waiting for the disk, which can do that for many at a time. Not all at once: what
-    # has begun is carried out, and a broker that drains waits for it.
+    # Many at once: creating a topic is waiting for the disk, which serves many at a time. Not all at once: a creation
+    # that has begun is carried out, and a broker that drains waits for it.
     each_once = list({topic.name: topic for topic in wanted}.values())
     results: list[Reply] = []
     for start in range(0, len(each_once), _CREATED_AT_ONCE):
@@ -56,7 +56,7 @@ async def _create(context: Context, topic: Request, *, is_dry_run: bool) -> Topi
 
 
 def _assigned(context: Context, topic: Request) -> int:
-    """Return how many partitions a manual assignment asks for, if it is one that a single broker can fulfil."""
+    """Return the number of partitions of a manual assignment, if a single broker can fulfil it."""
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise Invalid("with an assignment, neither partitions nor replicas may be given as a number")
     if sorted(each.partition_index for each in topic.assignments) != list(range(len(topic.assignments))):
@@ -98,7 +98,7 @@ async def delete_topics(context: Context, request: Request) -> Reply:
 
 
 async def create_partitions(context: Context, request: Request) -> Reply:
-    """Give topics more partitions."""
+    """Add partitions to topics."""
     results = []
     for topic in request.topics or ():
         try:

@@ -1,16 +1,16 @@
 """One Kafka connection: requests in, replies out in the same order.
 
-The complete frames of a read are handled before anything is sent. Produce requests that follow each other are gathered
-and published as one burst; then all replies that are ready leave with one write.
+The complete frames of a read are handled before anything is sent. Consecutive produce requests are gathered and
+published as one burst; then all replies that are ready leave with one write.
 
 A connection has a budget of work: after `TURN_FRAMES` requests, or `TURN_BYTES` of them, it stops reading and goes on
 in the next turn of the loop, so that other connections are served in between. The event loop itself would call a
 connection up to 32 times in a row while its socket is full. Requests of more than `OWED_BYTES_MAX` that wait for the
 disk stop the connection, too: a small publish of another client shares the disk with all of them.
 
-A reply that is not ready has a slot, and those behind it wait for it. While a slot belongs to a fetch that waits or to
-a request that takes its time, no further request of this connection is handled, as Kafka does it; bytes are still
-read, up to a limit, so that a client that leaves is noticed. Publishing and committing offsets do not wait: many of
+A reply that is not ready has a slot, and later replies wait for it. While a slot belongs to a waiting fetch or another
+slow request, no further request of this connection is handled, as in Kafka; bytes are still read, up to a limit, so
+that a disconnect is noticed. Publishing and committing offsets do not wait: many of
 these requests may be on their way to the disk at once.
 """
 
@@ -57,18 +57,18 @@ if TYPE_CHECKING:
 
 _HEADER = struct.Struct(">hhih")
 _OWED_MAX = 1000
-# Requests that are larger are handled in several turns: those of all usual clients are smaller.
+# Larger requests are handled in several turns: those of all usual clients are smaller.
 _LARGE_BYTES = 4 * 1024 * 1024
 _LARGE_BODY_BYTES = 64 * 1024
 _UNREAD_MAX = 256 * 1024
 TURN_FRAMES = 100
-"""How many requests of one connection are handled before others have a turn."""
+"""Requests of one connection that are handled before other connections have a turn."""
 
 TURN_BYTES = 128 * 1024
-"""How many bytes of requests are handled before others have a turn; a single request may be larger."""
+"""Bytes of requests that are handled before other connections have a turn; a single request may be larger."""
 
 OWED_BYTES_MAX = 8 * 1024 * 1024
-"""How many bytes of requests without a reply there may be before no more are handled."""
+"""Bytes of requests without a reply above which no more requests are handled."""
 
 # Receiving costs much less than handling.
 _TURN_READ_BYTES = 1024 * 1024
@@ -83,14 +83,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._replies = Replies()
         self._ready_bytes_max = listener.limits.reply_buffer_bytes_max
         self._burst: list[Publish] = []
-        # What the next request that is like the last one becomes a part of.
+        # The run that the next request joins if it is like the last one.
         self._run: PlannedRun | None = None
         self._is_bursting = False
         self._is_to_be_sent = False
-        # How many reasons there are to handle no further request for now; and whether too many replies are due.
+        # The number of reasons to handle no further request for now; and whether too many replies are due.
         self._holds = 0
         self._is_full = False
-        # What was read and handled of the budget for one turn, and whether that is spent.
+        # The part of the budget of one turn that was read and handled, and whether the budget is spent.
         self._turn_read_bytes = 0
         self._turn_frames = 0
         self._turn_bytes = 0
@@ -107,7 +107,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.host = ""
         self.address = ""
 
-    # -- what the transport calls
+    # -- called by the transport
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -163,11 +163,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- requests
 
     def _handle_frames(self) -> None:
-        """Handle all frames that are there, unless something must be waited for, and send what is ready."""
+        """Handle all complete frames, up to a request that must wait, and send the replies that are ready."""
         self._is_bursting = True
         try:
             while self._handle_some():
-                # What was published may have been answered at once, and made room for more.
+                # Publishes may have been answered at once, which makes room for more.
                 self._publish_burst()
                 # If the rest of a request is awaited now, it is that of another one.
                 self._timeouts.expects_nothing()
@@ -192,7 +192,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._send()
 
     def _handle_some(self) -> bool:
-        """Handle frames until there are no more, or something must be waited for; tell whether there was any."""
+        """Handle frames until there are no more, or a request must wait; return whether there was any."""
         has_any = False
         while (
             not self._holds
@@ -214,7 +214,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._replies.owed >= _OWED_MAX or self._replies.owed_bytes >= OWED_BYTES_MAX
 
     def _end_turn(self) -> None:
-        """Handle no more until all others who have something to do have had their turns."""
+        """Handle no more until all other ready connections have had their turns."""
         if not self._is_spent:
             self._is_spent = True
             self._listener.limiter.neighbours.give_way(self._begin_turn)
@@ -269,7 +269,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._handle_other(api, version, correlation, request)
 
     def _follow_plan(self, version: int, correlation: int, frame: memoryview) -> bool:
-        """Handle a produce request the short way, if it is like the one before."""
+        """Handle a produce request by the short path, if it is like the previous one."""
         plan = self._plan
         if plan is None or plan.version != version or plan.revision != self._listener.broker.topics.revision:
             return False
@@ -304,7 +304,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if name is not None and (adds_partitions or not is_known(self._listener.broker.transactions, name)):
             self._holds += 1
             self._publish_burst()
-            # Whoever is read next uses the buffer of the request again, and that may be before the task begins.
+            # The next read may overwrite the buffer of the request before the task begins.
             copied = [Section(partition, bytearray(records)) for partition, records in request.sections]
             work = self._publish_later(Publish(request.acks, copied, done, name), adds_partitions=adds_partitions)
             self._listener.tasks.start(work, f"transactional publish for {self.address}")
@@ -325,14 +325,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             head = frame_head(correlation, len(body), is_flexible=version >= APIS[PRODUCE].flexible_from)
             self._reply(slot, [head, body])
             return
-        # It has no reply, but its place among the others: it must wait if the disk is behind. The only way to tell an
-        # error is to close the connection, so that the client asks where its partitions are.
+        # It has no reply, but a slot like the others: it must wait if the disk is slow. The only way to report an error
+        # is to close the connection, so that the client asks for the leaders of its partitions.
         self._reply(slot, [])
         if any(isinstance(outcome, GoQueueError) for outcome in outcomes):
             self._drop("its request with acks=0 failed")
 
     async def _publish_large(self, slot: Slot, version: int, correlation: int, cursor: Cursor) -> None:
-        """Publish a request in pieces, which are stored in their order; each partition of it stands for itself."""
+        """Publish a request in pieces, stored in their order; each of its partitions succeeds or fails on its own."""
         context = self._require_context()
         try:
             request = await parse_slowly(context.broker, version, cursor)
@@ -359,7 +359,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._tell_published(slot, version, correlation, request, outcomes, body)
 
     async def _publish_later(self, request: Publish, *, adds_partitions: bool) -> None:
-        """Publish what belongs to a transaction, once the coordinator knows of all its partitions."""
+        """Publish batches of a transaction, once the coordinator knows all their partitions."""
         context = self._require_context()
         await publish_when_known(context.broker.transactions, context.caller, request, adds_partitions=adds_partitions)
         self._release()
@@ -420,7 +420,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             else:
                 body = bytes(encode_response(api.key, version, reply))
         except GoQueueError as error:
-            # Handlers put errors into their replies; what is left has no place there.
+            # Handlers put errors into their replies; other errors have no field there.
             self._drop("its request could not be handled", error.message)
             return
         except Exception as error:  # noqa: BLE001 - the edge of a task
@@ -451,12 +451,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- replies
 
     def _new_slot(self, request_bytes: int = 0) -> Slot:
-        # Whatever comes now is answered behind it.
+        # Later requests are answered after it.
         self._run = None
         return self._replies.expect(request_bytes)
 
     def _reply(self, slot: Slot, parts: Parts) -> None:
-        """Put a reply into its slot, and send all that are ready from the first slot on."""
+        """Put a reply into its slot, and send all ready replies from the first slot on."""
         self._replies.fill(slot, parts)
         if not self._is_bursting:
             self._send_soon()
@@ -465,7 +465,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._listener.loop.call_soon(self._go_on)
 
     def _send_soon(self) -> None:
-        """Send once all that is ready to run has run: other replies may be ready by then."""
+        """Send after all ready callbacks have run: more replies may be ready by then."""
         if not self._is_to_be_sent:
             self._is_to_be_sent = True
             self._listener.loop.call_soon(self._send)
@@ -483,7 +483,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- waiting
 
     def _release(self) -> None:
-        """End one reason to wait; if it was the last, go on with the requests that have arrived meanwhile."""
+        """End one reason to wait; after the last one, handle the requests that have arrived meanwhile."""
         self._holds -= 1
         if not self._holds and not self._is_bursting and self._transport is not None:
             self._listener.loop.call_soon(self._go_on)
@@ -494,7 +494,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._handle_frames()
 
     def _pace(self) -> None:
-        """Read no more while too much waits to be handled."""
+        """Pause reading while too many bytes wait to be handled."""
         if self._transport is None:
             return
         is_waiting = bool(self._holds or self._is_full)
@@ -508,24 +508,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- the end
 
     def drain(self) -> None:
-        """Answer what waits for more to read, and handle no further request."""
+        """Answer the fetch that waits for records, and handle no further request."""
         self._holds += 1
         if self._fetch is not None:
             self._fetch.finish_now()
 
     def close(self) -> None:
-        """Close the connection once what was written has left."""
+        """Close the connection after everything written was sent."""
         self._send()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close the connection now; what was not sent yet is lost."""
+        """Close the connection now; replies that were not sent yet are lost."""
         if self._transport is not None:
             self._transport.abort()
 
     def _drop_malformed(self, error: MalformedRequest) -> None:
-        """Close the connection for what cannot be read; a client that speaks HTTP is told where it should."""
+        """Close the connection of a malformed request; a client that speaks HTTP gets the address of the HTTP port."""
         protocol = spoken(self._frames.peek(BEGIN_BYTES))
         if protocol not in {HTTP, TLS}:
             self._drop("its request could not be read", error.message)
@@ -544,7 +544,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._transport.close()
             else:
                 self._transport.abort()
-            # Until it is gone, no further request is handled: what was read of them lies in a buffer that others use.
+            # Until it is closed, no further request is handled: their bytes lie in a buffer that other connections use.
             self._holds += 1
             self._burst.clear()
             self._run = None

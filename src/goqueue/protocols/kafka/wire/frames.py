@@ -16,7 +16,7 @@ import struct
 from goqueue.errors import MalformedRequest
 
 SHARED_BYTES = 256 * 1024
-"""How much is read at once, unless more of one frame is on its way."""
+"""Bytes that are read at once, unless a frame is larger."""
 
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4
@@ -41,7 +41,7 @@ class BufferPool:
         return bytearray(size)
 
     def give_back(self, buffer: bytearray) -> None:
-        """Keep a buffer for the next one who needs it, if it is worth it."""
+        """Keep a large buffer for the next connection that needs one."""
         if len(buffer) == _LARGE_BYTES and len(self._free) < _POOL_BUFFERS:
             self._free.append(buffer)
 
@@ -62,7 +62,7 @@ class Frames:
 
     @property
     def unread(self) -> int:
-        """How many bytes have arrived and were not taken yet."""
+        """The number of bytes that have arrived and were not taken yet."""
         return self._end - self._start
 
     def peek(self, count: int) -> bytes:
@@ -70,15 +70,15 @@ class Frames:
         return bytes(self._view[self._start : min(self._start + count, self._end)])
 
     def buffer(self) -> memoryview:
-        """Return where the next bytes are to be put; never empty after `keep`."""
+        """Return the memory for the next bytes; never empty after `keep`."""
         return self._view[self._end : self._limit]
 
     def received(self, count: int) -> None:
-        """Take note that bytes were put there."""
+        """Note that bytes were put there."""
         self._end += count
 
     def next(self) -> memoryview | None:
-        """Return the next whole frame without its size, valid until `keep`; MalformedRequest if its size cannot be."""
+        """Return the next whole frame without its size, valid until `keep`; MalformedRequest for a bad size."""
         if self._end - self._start < _SIZE_BYTES:
             return None
         size = self._size()
@@ -89,15 +89,15 @@ class Frames:
         return self._view[begin : begin + size]
 
     def take_over(self, frame: memoryview) -> memoryview:
-        """Return a frame that came last in memory that stays as it is after `keep`."""
+        """Return the frame that came last in memory that stays valid after `keep`."""
         if self._own is None:
             return memoryview(bytearray(frame))
-        # Nobody gets this buffer again; what is left of it moves elsewhere.
+        # No other connection gets this buffer; the rest of it moves elsewhere.
         self._own = None
         return frame
 
     def keep(self) -> None:
-        """Move what is left out of the way, so that the shared buffer is free; call it after each round of `next`."""
+        """Move the rest out of the shared buffer; call it after each round of `next`."""
         left = self._end - self._start
         if not left:
             self._release()
@@ -118,7 +118,7 @@ class Frames:
         return int(size)
 
     def _room_for(self, left: int) -> int:
-        """Return how much room the rest needs: for the frame that it begins, or for more of what has to wait."""
+        """Return the room that the rest needs: for the frame that it begins, or for more requests that have to wait."""
         frame = self._size() + _SIZE_BYTES if left >= _SIZE_BYTES else _SMALL_BYTES
         if frame <= left:
             return max(2 * left, _SMALL_BYTES)

@@ -1,4 +1,4 @@
-"""The Kafka listener's side of the house: what all its connections share, and how they end."""
+"""The Kafka listener: the state that its connections share, and how they end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WILDCARDS = frozenset({"0.0.0.0", "::", ""})
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed(Event):
-    """A request met an error that nobody expected; its connection was closed."""
+    """A request failed with an unexpected error; its connection was closed."""
 
     severity: ClassVar[Severity] = Severity.ERROR
     address: str
@@ -52,22 +52,22 @@ class KafkaListener(ProtocolListener[KafkaConnection]):
         return KafkaConnection(self)
 
     def context(self, caller: Caller, local: Address) -> Context:
-        """Return what requests of a connection are handled with that has reached us at an address."""
+        """Return the context of requests of a connection that has reached the broker at an address."""
         return Context(self.broker, caller, self.reached_at(local), self.kept, self._listeners)
 
     def reached_at(self, local: Address) -> Address:
-        """Return the address that clients are told, given where one of them has reached us."""
+        """Return the advertised address, given the address at which a client has reached the broker."""
         host, port = self._advertised
         local_host = "127.0.0.1" if local[0] in _WILDCARDS else local[0]
         return host or local_host, port or local[1]
 
     def http_address(self, context: Context) -> Address | None:
-        """Return where a client of a Kafka connection reaches HTTP; None if there is no such port."""
+        """Return the HTTP address for a client of a Kafka connection; None if there is no such port."""
         http = self._listeners.get("http")
         return None if http is None else (context.reached_at[0], http[1])
 
     def failed(self, connection: KafkaConnection, error: Exception) -> None:
-        """Report an error that nobody expected."""
+        """Report an unexpected error."""
         self.broker.core.sink.emit(RequestFailed(connection.address, repr(error)))
 
     @override

@@ -1,7 +1,7 @@
-"""The replies of one connection: each has its place, and they leave in the order of the requests.
+"""The replies of one connection, in the order of its requests.
 
-A place is taken when a request is read, and filled when its reply is ready; those behind it wait. Knows no socket:
-whoever has one takes what is ready.
+A slot is taken when a request is read, and filled when its reply is ready; later replies wait. Knows no socket: the
+connection takes the replies that are ready.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FRAME_HEAD_FLEXIBLE = struct.Struct(">iib")
 
 
 class Slot:
-    """The place of a reply, or of the replies to several requests in a row; `parts` is None until they are ready."""
+    """The slot of a reply, or of the replies to several consecutive requests; `parts` is None until they are ready."""
 
     __slots__ = ("parts", "request_bytes", "requests")
 
@@ -27,7 +27,7 @@ class Slot:
 
 
 class Replies:
-    """What is owed to a client, and what is ready.
+    """The replies that a client waits for, and those that are ready.
 
     `owed` counts requests without a reply, `owed_bytes` how large these requests are, and `ready_bytes` the bytes of
     replies that were not taken.
@@ -43,7 +43,7 @@ class Replies:
         self.ready_bytes = 0
 
     def expect(self, request_bytes: int = 0) -> Slot:
-        """Return the place of the reply to a request that was read."""
+        """Return a slot for the reply to a request that was read."""
         slot = Slot(request_bytes)
         self._slots.append(slot)
         self.owed += 1
@@ -51,7 +51,7 @@ class Replies:
         return slot
 
     def expect_more(self, request_bytes: int = 0) -> None:
-        """Let one more request be answered in the last place."""
+        """Let one more request be answered in the last slot."""
         last = self._slots[-1]
         last.requests += 1
         last.request_bytes += request_bytes
@@ -59,7 +59,7 @@ class Replies:
         self.owed_bytes += request_bytes
 
     def fill(self, slot: Slot, parts: Parts) -> None:
-        """Put a reply into its place."""
+        """Put a reply into its slot."""
         slot.parts = parts
         slots = self._slots
         while slots and (ready := slots[0].parts) is not None:
@@ -71,19 +71,19 @@ class Replies:
                 self.ready_bytes += len(part)
 
     def take(self) -> Parts:
-        """Return what is ready, in order, and leave it to the caller."""
+        """Return the ready replies in order, and keep none of them."""
         ready, self._ready, self.ready_bytes = self._ready, [], 0
         return ready
 
     def forget(self) -> None:
-        """Owe nothing any more: the client has left."""
+        """Drop all replies and slots: the client has left."""
         self._slots.clear()
         self.owed = self.owed_bytes = 0
         self.take()
 
 
 def frame_head(correlation: int, body_bytes: int, *, is_flexible: bool) -> bytes:
-    """Return what precedes the body of a reply."""
+    """Return the header of a reply."""
     if is_flexible:
         return _FRAME_HEAD_FLEXIBLE.pack(body_bytes + 5, correlation, 0)
     return _FRAME_HEAD.pack(body_bytes + 4, correlation)

@@ -1,6 +1,6 @@
-"""Looking at groups, and removing them: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups.
+"""Listing, describing and deleting groups: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups.
 
-Names of states and kinds are Kafka's. A name under which there are only offsets is an empty classic group.
+Names of states and kinds are Kafka's. A group that has only offsets is an empty classic group.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _CLASSIC_KIND, _CONSUMER_KIND = "classic", "consumer"
 _DEAD = "Dead"
 _MISSING_IS_TOLD_FROM = 6
 _MEMBER_OF_CONSUMER_GROUP = 1
-# What users call sticky has another name where Kafka's brokers assign.
+# Brokers of Kafka use another name for the sticky assignor.
 _ASSIGNORS = {STICKY: "uniform"}
 
 
 async def list_all_groups(context: Context, request: Request) -> Reply:
-    """List groups, those only of some states or kinds if the request says so.
+    """List groups, of some states or kinds if the request names any.
 
-    If there may be more, an error says so beside those that are known: clients ask again, or tell it.
+    If there may be more, an error says so beside the groups that are known: clients ask again, or report it.
     """
     try:
         listed = await list_groups(context.broker.groups, context.caller)
@@ -84,7 +84,7 @@ def _state(group: ClassicGroup | ConsumerGroup | None) -> str:
 
 
 async def describe_groups(context: Context, request: Request) -> Reply:
-    """Tell the members of classic groups; one that is not there is dead, which only new versions call an error."""
+    """Describe classic groups; a missing group is dead, which only new versions call an error."""
     groups = []
     for name in request.groups:
         described: Reply
@@ -120,17 +120,17 @@ def _classic_member(group: ClassicGroup, member: ClassicMember, *, is_stable: bo
         "group_instance_id": member.instance_id,
         "client_id": member.client_id,
         "client_host": shown_host(member.client_host),
-        # While members are being gathered, nothing of this holds.
+        # During a rebalance, members have neither protocol nor assignment.
         "member_metadata": member.metadata(group.protocol) if is_stable else b"",
         "member_assignment": member.assignment if is_stable else b"",
     }
 
 
-# -- groups whose broker assigns
+# -- groups with assignment by the broker
 
 
 async def describe_consumer_groups(context: Context, request: Request) -> Reply:
-    """Tell the members of groups whose broker assigns, what they have and what they are to have."""
+    """Describe groups with assignment by the broker: their members, with current and target assignments."""
     groups = []
     for name in request.group_ids:
         described: Reply
@@ -151,7 +151,7 @@ def _consumer_group(context: Context, name: str, found: Listed | None) -> Reply:
     return {
         "group_state": _state(group),
         "group_epoch": group.epoch,
-        # The target is computed at the moment at which the epoch rises.
+        # The target is computed when the epoch rises.
         "assignment_epoch": group.epoch,
         "assignor_name": _ASSIGNORS.get(group.assignor, group.assignor),
         "members": [_consumer_member(context, member) for member in group.members.values()],
@@ -178,7 +178,7 @@ def _consumer_member(context: Context, member: ConsumerMember) -> Reply:
 
 
 async def delete_groups(context: Context, request: Request) -> Reply:
-    """Forget groups without members, with their offsets, or with what a share group knows of messages."""
+    """Delete groups without members, with their offsets, or with the deliveries of a share group."""
     results = []
     for name in request.groups_names:
         error: GoQueueError | None = None

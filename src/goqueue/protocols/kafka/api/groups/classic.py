@@ -1,6 +1,6 @@
 """Members of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-The protocols of a group and what its members tell each other are bytes that nobody here looks into.
+The protocols of a group and the metadata of its members are opaque bytes here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROTOCOL_NEEDED_FROM = 5
 
 
 async def join_group(context: Context, request: Request) -> Reply:
-    """Let a member join; answered when the round is over that makes it part of a generation."""
+    """Let a member join; answers when the rebalance has completed."""
     no_protocol = None if request.version >= _NULL_PROTOCOL_FROM else ""
     try:
         joined = await groups.join_group(context.broker.groups, context.caller, _join(context, request))
@@ -36,7 +36,7 @@ async def join_group(context: Context, request: Request) -> Reply:
 
 def _join(context: Context, request: Request) -> Join:
     client_id = client_id_of(request)
-    # The first version knows one timeout for both.
+    # The first version has one timeout for both.
     rebalance_timeout_ms = request.rebalance_timeout if request.version > 0 else request.session_timeout
     return Join(
         group=request.group_id,
@@ -61,7 +61,7 @@ def _joined(joined: Joined, no_protocol: str | None) -> Reply:
         "protocol_type": joined.protocol_type,
         "protocol_name": no_protocol if joined.protocol is None else joined.protocol,
         "leader": joined.leader,
-        # What the leader brings is not looked at if the group is assigned; it may save itself the work.
+        # The broker ignores the assignment of the leader if the group has one; the leader may skip the work.
         "skip_assignment": joined.is_assigned and joined.leader == joined.member_id,
         "member_id": joined.member_id,
         "members": [
@@ -72,7 +72,7 @@ def _joined(joined: Joined, no_protocol: str | None) -> Reply:
 
 
 async def sync_group(context: Context, request: Request) -> Reply:
-    """Give a member its assignment; answered when the leader has brought it."""
+    """Return the assignment of a member; answers when the leader has sent it."""
     try:
         if request.version >= _PROTOCOL_NEEDED_FROM and None in (request.protocol_type, request.protocol_name):
             raise InconsistentProtocol("a member has to say which protocol it follows")
@@ -100,7 +100,7 @@ async def sync_group(context: Context, request: Request) -> Reply:
 
 
 async def heartbeat(context: Context, request: Request) -> Reply:
-    """Keep a member alive, and tell it whether it has to join again."""
+    """Keep a member alive; an error tells it to join again."""
     command = Heartbeat(
         group=request.group_id,
         member_id=request.member_id,
@@ -115,7 +115,7 @@ async def heartbeat(context: Context, request: Request) -> Reply:
 
 
 async def leave_group(context: Context, request: Request) -> Reply:
-    """Let members go: one in old versions, any number in new ones, each with a result of its own."""
+    """Remove members: one in old versions, any number in new ones, each with a result of its own."""
     is_for_many = request.version >= _MEMBERS_FROM
     leaving = request.members if is_for_many else [Request(member_id=request.member_id, group_instance_id=None)]
     leavers = tuple(

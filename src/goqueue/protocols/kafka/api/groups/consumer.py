@@ -1,4 +1,4 @@
-"""Members of groups whose broker assigns: ConsumerGroupHeartbeat. Topics travel by id; groups call them by name."""
+"""Members of groups with assignment by the broker: ConsumerGroupHeartbeat. Topics travel by id; groups use names."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _UNCHANGED = -1
 
 
 async def consumer_group_heartbeat(context: Context, request: Request) -> Reply:
-    """Let a member join, stay or leave, and tell it what it may work on."""
+    """Let a member join, stay or leave, and return its assignment."""
     try:
         told = await groups.consumer_heartbeat(context.broker.groups, context.caller, _heartbeat(context, request))
     except InvalidGroup as error:
-        # This API has one error for all that is wrong with a request.
+        # This API has one error for all mistakes of a request.
         return coordinator_error_fields(Invalid(error.message, hint=error.hint))
     except GoQueueError as error:
         return coordinator_error_fields(error)
@@ -63,7 +63,7 @@ def _heartbeat(context: Context, request: Request) -> ConsumerHeartbeat:
 
 
 def _member_id(context: Context, request: Request) -> str:
-    """Return the member's id: it brings one, but the first version is given one when it joins."""
+    """Return the id of the member, which it has chosen; in the first version the broker makes one when it joins."""
     member_id: str = request.member_id
     if not member_id and request.version < _OWN_IDS_FROM and request.member_epoch == JOIN_EPOCH:
         return str(context.broker.core.entropy.uuid())
@@ -73,7 +73,7 @@ def _member_id(context: Context, request: Request) -> str:
 def _owned(
     context: Context, topics: Iterable[Request] | None
 ) -> tuple[frozenset[TopicPartition] | None, frozenset[FormerPartition]]:
-    """Return what a member has, of topics that are there and of others; None if it does not say."""
+    """Return the partitions that a member owns, of existing and of other topics; None if it does not report them."""
     if topics is None:
         return None, frozenset()
     known = context.broker.topics.by_id
@@ -88,7 +88,7 @@ def _owned(
 
 
 def topic_partitions(context: Context, partitions: Iterable[TopicPartition]) -> list[Reply]:
-    """Return partitions by topic, with its id and name; those of topics that are gone are left out."""
+    """Return partitions by topic, with its id and name; those of deleted topics are left out."""
     indexes: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         indexes.setdefault(topic, []).append(index)

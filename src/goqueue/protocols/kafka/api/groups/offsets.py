@@ -1,6 +1,6 @@
-"""How far groups are: OffsetCommit, OffsetFetch, OffsetDelete.
+"""Committed offsets of groups: OffsetCommit, OffsetFetch, OffsetDelete.
 
-The newest versions name topics by id, all others by name; groups know names only.
+The newest versions name topics by id, all others by name; groups use names only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Found = Mapping[TopicPartition, CommittedOffset | GoQueueError | None]
 
 
 class _Asked(NamedTuple):
-    """A topic of a request: how the reply repeats it, what it is called or why nobody knows, and its part."""
+    """A topic of a request: its fields in the reply, its name or the error about it, and its part of the request."""
 
     named: Mapping[str, object]
     name: str | GoQueueError
@@ -54,7 +54,7 @@ def _name_of(context: Context, topic_id: UUID) -> str | GoQueueError:
 
 
 async def offset_commit(context: Context, request: Request) -> Reply:
-    """Set offsets of a group; what concerns the whole group is told with each of them."""
+    """Commit offsets of a group; an error about the whole group is repeated for each of them."""
     asked = _asked(context, request.version, request.topics)
     command = CommitOffsets(
         group=request.group_id,
@@ -90,7 +90,7 @@ def _new_offset(topic: str, part: Any) -> NewOffset:
 
 
 def _commit_code(result: GoQueueError | None, version: int) -> int:
-    # Members of a group whose broker assigns use versions that know their epochs; the others know no such error.
+    # Members of a group with assignment by the broker use versions with epochs; the others lack such an error.
     if isinstance(result, StaleMemberEpoch) and version < _EPOCHS_FROM:
         return _UNSUPPORTED_VERSION
     return code_of(result)
@@ -100,7 +100,7 @@ def _commit_code(result: GoQueueError | None, version: int) -> int:
 
 
 async def offset_fetch(context: Context, request: Request) -> Reply:
-    """Tell the offsets of a group, or of several in newer versions."""
+    """Return the offsets of a group, or of several in newer versions."""
     if request.version >= _GROUPS_FROM:
         replies = [await _fetch(context, request, group) for group in request.groups]
         return {
@@ -112,7 +112,7 @@ async def offset_fetch(context: Context, request: Request) -> Reply:
 
 
 async def _fetch(context: Context, request: Request, group: Request) -> Reply:
-    """Return what is told of one group; `group` is a part of the request, or all of it in old versions."""
+    """Return the reply about one group; `group` is a part of the request, or all of it in old versions."""
     asked = None if group.topics is None else _asked(context, request.version, group.topics)
     wanted = None
     if asked is not None:
@@ -155,7 +155,7 @@ def _topic(asked: _Asked, found: Found) -> Reply:
 
 
 def _all_topics(context: Context, version: int, found: Found) -> list[Reply]:
-    """Return all that was found; topics that are gone have no id to be named by."""
+    """Return all offsets that were found; deleted topics have no id, so they are left out of newer versions."""
     by_topic: dict[str, list[Reply]] = {}
     for partition, value in sorted(found.items(), key=lambda item: item[0]):
         by_topic.setdefault(partition.topic, []).append(_offset(partition.partition, value))
@@ -191,7 +191,7 @@ def _offset(index: int, value: CommittedOffset | GoQueueError | None) -> Reply:
 
 
 async def offset_delete(context: Context, request: Request) -> Reply:
-    """Forget offsets of a group for topics that its members do not read."""
+    """Delete offsets of a group for topics that its members do not read."""
     unknown = {topic.name for topic in request.topics if topic.name not in context.broker.topics.by_name}
     wanted = [
         TopicPartition(topic.name, part.partition_index)

@@ -39,7 +39,7 @@ Body = list[bytes]
 
 
 def fetch_of(context: Context, version: int, request: Request, send: Callable[[Body], None]) -> Fetch | None:
-    """Return the operation for a request, not begun yet; `send` gets the reply. None if that has happened already."""
+    """Return the operation for a request, not begun yet; `send` gets the reply. None if it has been sent already."""
     if request.session_id != _NO_SESSION:
         send([_head(version, _SESSION_NOT_FOUND), _size(0, version), *([_TAG] if version >= FLEXIBLE_FROM else [])])
         return None
@@ -121,7 +121,7 @@ def _result(version: int, index: int, result: Fetched) -> bytes:
     else:
         head = _RESULT.pack(index, code, result.high_watermark, result.last_stable_offset)
     replica = _NO_REPLICA if version >= 11 else b""
-    # No records are an empty field, never a null one: some clients stumble over that.
+    # No records are an empty field, never null: some clients fail on null.
     return head + _aborted(version, result) + replica + _size(len(result.data), version)
 
 

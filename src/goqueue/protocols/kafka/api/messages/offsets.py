@@ -14,7 +14,7 @@ from goqueue.runtime.waiters import turns
 
 
 class ListOffsetsTimestamp(IntEnum):
-    """Timestamps below zero stand for places."""
+    """Negative timestamps, which stand for named offsets."""
 
     LATEST = -1
     EARLIEST = -2
@@ -27,13 +27,13 @@ _PLACES = {
     ListOffsetsTimestamp.LATEST: BrokerPlace.LATEST,
     ListOffsetsTimestamp.EARLIEST: BrokerPlace.EARLIEST,
     ListOffsetsTimestamp.MAX_TIMESTAMP: BrokerPlace.MAX_TIMESTAMP,
-    # Nothing is tiered: all that there is lies here.
+    # There is no tiered storage: all records are local.
     ListOffsetsTimestamp.EARLIEST_LOCAL: BrokerPlace.EARLIEST,
 }
 
 
 async def list_offsets(context: Context, request: Request) -> Reply:
-    """Look up offsets by place or by time."""
+    """Look up offsets by name or by time."""
     is_committed_only = request.isolation_level == 1
     asked: set[tuple[str, int]] = set()
     topics = []
@@ -56,7 +56,7 @@ async def list_offsets(context: Context, request: Request) -> Reply:
 
 async def _find(context: Context, name: str, part: Request, *, is_committed_only: bool) -> OffsetLookup:
     where: BrokerPlace | int = part.timestamp
-    if part.timestamp == Place.LATEST_TIERED:
+    if part.timestamp == ListOffsetsTimestamp.LATEST_TIERED:
         return OffsetLookup(-1, -1, -1)
     if part.timestamp < 0:
         if part.timestamp not in _PLACES:
@@ -74,7 +74,7 @@ async def _find(context: Context, name: str, part: Request, *, is_committed_only
 
 
 async def offset_for_leader_epoch(context: Context, request: Request) -> Reply:
-    """Tell where leader epochs end."""
+    """Return the end offsets of leader epochs."""
     topics = []
     for topic in request.topics or ():
         partitions = []

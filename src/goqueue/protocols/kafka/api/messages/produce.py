@@ -26,13 +26,13 @@ from goqueue.runtime.partition import Outcome
 from goqueue.runtime.waiters import turns
 
 SECTIONS_AT_ONCE = 64
-"""How many partitions of a request are handled in one turn of the loop."""
+"""Partitions of a request that are handled in one turn of the loop."""
 
 BYTES_AT_ONCE = 1024 * 1024
-"""How many bytes of a request are stored in one turn of the loop; a single section may be larger."""
+"""Bytes of a request that are stored in one turn of the loop; a single section may be larger."""
 
 FLEXIBLE_FROM = 9
-# From then on, partitions become part of a transaction by being written to.
+# From this version on, a write adds its partition to the transaction.
 ADDS_PARTITIONS_FROM = 12
 _NOT_ENOUGH_REPLICAS = 19
 _INT16 = struct.Struct(">h")
@@ -50,16 +50,16 @@ _ACKS = {each.value: each for each in Acks}
 
 
 class TopicPart(NamedTuple):
-    """A topic of a request as its bytes on the wire, and the partitions asked for."""
+    """A topic of a request as its bytes on the wire, and its partitions."""
 
     wire_name: bytes
     indexes: list[int]
 
 
 class ProduceRequest(NamedTuple):
-    """A parsed request: how to answer it is in `topics`, what to store in `sections`, both in the same order.
+    """A parsed request: `topics` is for the reply, `sections` are to be stored, both in the same order.
 
-    `records_at` is where the records of the last section begin with their size.
+    `records_at` is the position of the size of the last section's records.
     """
 
     acks: Acks
@@ -70,7 +70,7 @@ class ProduceRequest(NamedTuple):
 
 
 def parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest | None:
-    """Read a request; its sections are views of the buffer. MalformedRequest if it is none.
+    """Read a request; its sections are views of the buffer. MalformedRequest if that is not possible.
 
     None if it has more than `SECTIONS_AT_ONCE` sections, which are for `parse_slowly`.
     """
@@ -83,7 +83,7 @@ def parse(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest | None
 
 
 async def parse_slowly(broker: Broker, version: int, cursor: Cursor) -> ProduceRequest:
-    """Read a request of many sections; others have a turn in between."""
+    """Read a request of many sections; other connections have turns in between."""
     steps = _checked(broker, version, cursor)
     while True:
         try:
@@ -152,7 +152,7 @@ def _count(cursor: Cursor, *, is_flexible: bool) -> int:
 
 
 def _topic(broker: Broker, version: int, cursor: Cursor) -> tuple[bytes, OpenTopic | GoQueueError]:
-    """Return a topic's bytes as the reply repeats them, and the topic itself or why there is none."""
+    """Return a topic's bytes as the reply repeats them, and the topic itself or the error about it."""
     begin = cursor.position
     try:
         size = cursor.uvarint() - 1 if version >= FLEXIBLE_FROM else _int16(cursor)
@@ -197,7 +197,7 @@ def pieces_of(sections: Sequence[Section]) -> Iterator[Sequence[Section]]:
 
 
 def reply_body(request: ProduceRequest, version: int, outcomes: Sequence[Outcome]) -> bytes:
-    """Return the body of the reply that tells the outcomes, which are in the order of the partitions."""
+    """Return the body of the reply with the outcomes, which are in the order of the partitions."""
     is_flexible = version >= FLEXIBLE_FROM
     parts = [_size(len(request.topics), is_flexible=is_flexible)]
     following = iter(outcomes)
@@ -220,7 +220,7 @@ def _size(count: int, *, is_flexible: bool) -> bytes:
 def _result(version: int, index: int, outcome: Outcome) -> bytes:
     if isinstance(outcome, GoQueueError):
         code, message = _code(outcome), message_of(outcome)
-        # Clients begin a new sequence only if they are told where the log starts.
+        # Clients begin a new sequence only if the reply has the start of the log.
         base, timestamp, start = -1, -1, outcome.start_offset if isinstance(outcome, UnknownProducer) else -1
     else:
         code, message = 0, ""
@@ -236,7 +236,7 @@ def _result(version: int, index: int, outcome: Outcome) -> bytes:
 
 
 def _code(error: GoQueueError) -> int:
-    """Return the code of an error; publishers know of no coordinator, and this lets every one of them try again."""
+    """Return the code of an error; producers cannot handle a coordinator error here, but all retry after this one."""
     return _NOT_ENOUGH_REPLICAS if isinstance(error, CoordinatorUnavailable) else fault_of(error).kafka
 
 

@@ -1,4 +1,4 @@
-"""A short way for produce requests that are like the one before.
+"""A short path for produce requests that are like the previous one.
 
 Most producers send the same request again and again, with other records: same client id, same topic, same partition.
 All the bytes of such a request between its correlation id and the size of its records repeat, and so do nearly all
@@ -32,7 +32,7 @@ _SHIFT_MAX = 28
 
 
 class Plan:
-    """What repeats in the requests of one producer for one partition."""
+    """The bytes that repeat in the requests of one producer for one partition."""
 
     __slots__ = (
         "_end",
@@ -72,7 +72,7 @@ class Plan:
         self._reply_size = self._reply.size - _INT32.size
 
     def records_of(self, frame: memoryview) -> memoryview | None:
-        """Return the records of a request that repeats what was planned for; None if it does not."""
+        """Return the records of a request that matches; None if it does not."""
         end = self._end
         if bytes(frame[PREFIX_START:end]) != self.prefix:
             return None
@@ -97,16 +97,16 @@ class Plan:
                         return None
         except (IndexError, struct.error):
             return None
-        # The size is one too large, as null has to be told from nothing.
+        # The size is one too large, so that null differs from empty.
         records_end = begin + size - 1
         return frame[begin:records_end] if size and frame[records_end:] == _NO_TAGS else None
 
     def run(self, send: Callable[[list[bytes]], None]) -> PlannedRun:
-        """Return what publishes requests that match; `send` gets all their replies when they are due."""
+        """Return the operation that publishes matching requests; `send` gets all their replies when they are due."""
         return PlannedRun(self, send)
 
     def replies(self, correlations: Sequence[int], outcomes: Sequence[Outcome]) -> list[bytes]:
-        """Return the whole replies to requests that matched."""
+        """Return the whole replies to matching requests."""
         pack, size, head, index, tail = self._reply.pack, self._reply_size, self._head, self._index, self._tail
         replies = []
         for correlation, outcome in zip(correlations, outcomes, strict=True):
@@ -135,7 +135,7 @@ class PlannedRun(PublishRun):
         self._correlations: list[int] = []
 
     def add_request(self, correlation: int, records: memoryview) -> None:
-        """Let one more request be part of it."""
+        """Add one more request."""
         self._correlations.append(correlation)
         self.add(records)
 
@@ -144,7 +144,7 @@ class PlannedRun(PublishRun):
 
 
 def plan_of(request: ProduceRequest, version: int, frame: memoryview, revision: int) -> Plan | None:
-    """Return the plan for requests like this one; None if there is nothing to be gained."""
+    """Return the plan for requests like this one; None if a plan would save nothing."""
     if version < _VERSION_MIN or request.acks is Acks.NONE or len(request.sections) != 1 or request.transactional_id:
         return None
     partition = request.sections[0].partition

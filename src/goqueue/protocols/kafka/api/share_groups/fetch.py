@@ -1,7 +1,6 @@
-"""ShareFetch and ShareAcknowledge: a session brings acks, gets whole batches, and is told which messages are its own.
+"""ShareFetch and ShareAcknowledge: a session sends acks, and gets whole batches with the ranges it has acquired.
 
-Batches go out as they are stored. A partition is told of if there is something to tell: messages, an error, or what
-became of acks.
+Batches go out as they are stored. A reply names a partition if it has messages, an error, or results of acks.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _NO_TOPIC_ID = UUID(int=0)
 _STRICT = 1
 _DELIVERIES_MAX = 2**15 - 1
 _RENEW = 4
-# A gap is an offset at which the member has found no message: there is nothing left to do for it.
+# A gap is an offset at which the member has found no message, so nothing is left to do for it.
 _VERDICTS = {0: AckType.ACK, 1: AckType.ACK, 2: AckType.RELEASE, 3: AckType.REJECT, _RENEW: AckType.EXTEND}
 
 
 async def share_fetch(context: Context, request: Request) -> Reply:
-    """Settle what a session says, and bring it messages; waits for them if there are none."""
+    """Apply the acks of a session, and return messages; waits for them if there are none."""
     turn = _turn(request)
     turn = turn._replace(
         added=[SharePartition(topic.topic_id or _NO_TOPIC_ID, part.partition_index) for topic, part in _parts(request)],
@@ -42,7 +41,7 @@ async def share_fetch(context: Context, request: Request) -> Reply:
         ],
     )
     terms = ShareTerms(
-        # Whoever renews leases wants nothing else.
+        # A request that renews leases acquires no messages.
         limit=0 if request.is_renew_ack else request.max_records,
         bytes_max=max(request.max_bytes, 1),
         bytes_min=request.min_bytes,
@@ -62,7 +61,7 @@ async def share_fetch(context: Context, request: Request) -> Reply:
 
 
 async def share_acknowledge(context: Context, request: Request) -> Reply:
-    """Settle what a session says about its messages."""
+    """Apply the acks of a session."""
     try:
         acked, lease_ms = await shares.share_acknowledge(
             context.broker.share_groups, context.caller, _turn(request), context.presence
@@ -118,7 +117,7 @@ def _fetched(context: Context, fetched: ShareFetched, range_max: int) -> list[Re
 
 
 def _part(context: Context, place: SharePartition, fetched: ShareFetched, range_max: int) -> Reply:
-    acked = told(fetched.acked.get(place))
+    acked = error_fields(fetched.acked.get(place))
     shared = fetched.shared.get(place, Shared(b"", ()))
     return {
         **error_fields(fetched.faults.get(place)),
@@ -131,7 +130,7 @@ def _part(context: Context, place: SharePartition, fetched: ShareFetched, range_
 
 
 def _ranges(deliveries: Sequence[tuple[int, int]], range_max: int) -> list[Reply]:
-    """Return ranges of offsets that were delivered equally often, none longer than asked for."""
+    """Return ranges of offsets with equal delivery counts, none longer than requested."""
     ranges: list[dict[str, int]] = []
     for offset, count in deliveries:
         last = ranges[-1] if ranges else None

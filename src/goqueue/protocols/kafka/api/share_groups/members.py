@@ -1,6 +1,6 @@
 """Share groups as members and administrators see them: ShareGroupHeartbeat and -Describe, and the APIs of offsets.
 
-Names of states and kinds are Kafka's. Every queue group is a share group, whoever has made it.
+Names of states and kinds are Kafka's. Every queue group is a share group, however it was created.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_OFFSET = -1
 
 
 async def share_group_heartbeat(context: Context, request: Request) -> Reply:
-    """Let a member join, stay or leave, and tell it where to look for messages."""
+    """Let a member join, stay or leave, and return its assignment."""
     topics = request.subscribed_topic_names
     command = ShareHeartbeat(
         group=request.group_id,
@@ -41,7 +41,7 @@ async def share_group_heartbeat(context: Context, request: Request) -> Reply:
     try:
         told = await share_groups.share_heartbeat(context.broker.share_groups, context.caller, command)
     except InvalidGroup as error:
-        # This API has one error for all that is wrong with a request.
+        # This API has one error for all mistakes of a request.
         return coordinator_error_fields(Invalid(error.message, hint=error.hint))
     except GoQueueError as error:
         return coordinator_error_fields(error)
@@ -55,7 +55,7 @@ async def share_group_heartbeat(context: Context, request: Request) -> Reply:
 
 
 async def share_group_describe(context: Context, request: Request) -> Reply:
-    """Tell the members of share groups, and where they look."""
+    """Describe share groups: their members and assignments."""
     groups = []
     for name in request.group_ids:
         described: Reply
@@ -70,7 +70,7 @@ async def share_group_describe(context: Context, request: Request) -> Reply:
 
 
 async def describe_share_group_offsets(context: Context, request: Request) -> Reply:
-    """Tell how far share groups are: up to where all messages are done, and how many are not."""
+    """Return the start offsets of share groups, before which all messages are acknowledged, and their lag."""
     groups = []
     for wanted in request.groups:
         described: Reply
@@ -102,7 +102,7 @@ def _progress(context: Context, view: QueueView, wanted: Sequence[Request] | Non
 
 
 async def alter_share_group_offsets(context: Context, request: Request) -> Reply:
-    """Let a share group without members go on at other offsets."""
+    """Set the start offsets of a share group without members."""
     wanted = {
         TopicPartition(topic.topic_name, part.partition_index): part.start_offset
         for topic in request.topics or ()
@@ -129,7 +129,7 @@ async def alter_share_group_offsets(context: Context, request: Request) -> Reply
 
 
 async def delete_share_group_offsets(context: Context, request: Request) -> Reply:
-    """Have a share group without members forget how far it is with topics."""
+    """Delete the offsets of a share group without members for some topics."""
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
     try:
         outcomes = await delete_share_offsets(context.broker.share_groups, context.caller, request.group_id, names)
@@ -150,7 +150,7 @@ def _topic_id(context: Context, name: str) -> UUID | None:
 
 
 async def listed_shares(context: Context) -> tuple[list[Reply], bool]:
-    """Return all share groups as ListGroups tells them, and whether these are all."""
+    """Return share groups as ListGroups lists them, and whether the list is complete."""
     listed = await share_groups.list_share_groups(context.broker.share_groups, context.caller)
     groups: list[Reply] = [
         {
@@ -168,7 +168,7 @@ def _described(group: ShareGroup) -> Reply:
     return {
         "group_state": _state(group),
         "group_epoch": group.epoch,
-        # The assignment is computed at the moment at which the epoch rises.
+        # The assignment is computed when the epoch rises.
         "assignment_epoch": group.epoch,
         "assignor_name": _ASSIGNOR,
         "members": [_member(member) for member in group.members.values()],

@@ -1,4 +1,4 @@
-"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, and what administrators ask of them."""
+"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, InitProducerId, and administration."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _INVALID_EPOCH = 47
 
 
 async def add_partitions_to_txn(context: Context, request: Request) -> Reply:
-    """Make partitions part of a transaction."""
+    """Add partitions to a transaction."""
     topics = request.v3_and_below_topics or ()
     wanted = frozenset(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions or ())
     identity = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
@@ -75,7 +75,7 @@ def _code_of(missing: Mapping[TopicPartition, GoQueueError], partition: TopicPar
 
 
 async def add_offsets_to_txn(context: Context, request: Request) -> Reply:
-    """Make a group part of a transaction."""
+    """Add a group to a transaction."""
     try:
         await add_offsets(
             context.broker.transactions, context.caller, request.transactional_id, _identity(request), request.group_id
@@ -86,7 +86,7 @@ async def add_offsets_to_txn(context: Context, request: Request) -> Reply:
 
 
 async def txn_offset_commit(context: Context, request: Request) -> Reply:
-    """Set offsets of a group once the transaction commits."""
+    """Commit offsets of a group together with the transaction."""
     command = CommitOffsets(
         group=request.group_id,
         member_id=request.member_id or "",
@@ -128,14 +128,14 @@ async def txn_offset_commit(context: Context, request: Request) -> Reply:
 
 
 def _offset_code(error: GoQueueError | None) -> int:
-    """Return the code of an error; in no version do clients know of fencing here, or of the epochs of members."""
+    """Return the code of an error; no version of this request has errors for fencing or for epochs of members."""
     if isinstance(error, StaleMemberEpoch):
         return _ILLEGAL_GENERATION
     return producer_code(error, knows_fenced=False)
 
 
 async def end_txn(context: Context, request: Request) -> Reply:
-    """Commit or abort; newer clients go on with another epoch."""
+    """Commit or abort; newer clients get a new epoch."""
     bumps_epoch = request.version >= _END_BUMPS_FROM
     try:
         following = await end_transaction(
@@ -159,11 +159,11 @@ def _code(error: GoQueueError, version: int) -> int:
     return producer_code(error, knows_fenced=version >= _KNOWS_FENCED_FROM)
 
 
-# -- what administrators ask
+# -- administration
 
 
 async def describe_producers(context: Context, request: Request) -> Reply:
-    """List the producers that partitions know."""
+    """List the producers of partitions."""
     topics = []
     for topic in request.topics or ():
         partitions = []
@@ -190,7 +190,7 @@ def _producer(producer_id: int, state: KnownProducer) -> Reply:
 
 
 async def describe_transactions(context: Context, request: Request) -> Reply:
-    """Tell how transactions stand."""
+    """Describe transactions."""
     states = []
     for transactional_id in request.transactional_ids or ():
         try:
@@ -253,13 +253,13 @@ def _is_wanted(transaction: Transaction, request: Request, now_ms: int) -> bool:
 
 
 async def init_producer_id(context: Context, request: Request) -> Reply:
-    """Give a producer its id, or its next epoch."""
+    """Return a new producer id, or the next epoch of a transactional id."""
     try:
         identity = await _new_identity(context, request)
     except GoQueueError as error:
         code = producer_code(error, knows_fenced=request.version >= _INIT_KNOWS_FENCED_FROM)
         if request.transactional_id is None and error.retriable:
-            # It has no coordinator that it could look for; so it is told the one thing that lets it merely try again.
+            # It has no coordinator to look for. This error makes it retry the same request.
             code = _COORDINATOR_LOADING
         return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
     return {"error_code": 0, "producer_id": identity.producer_id, "producer_epoch": identity.epoch}
@@ -277,7 +277,7 @@ async def _new_identity(context: Context, request: Request) -> ProducerEpoch:
 
 
 def producer_code(error: GoQueueError | None, *, knows_fenced: bool) -> int:
-    """Return the code that tells an error to a producer; where clients do not know of fencing, an epoch is too old."""
+    """Return the code of an error for a producer; old versions have an invalid epoch instead of fencing."""
     if isinstance(error, TransactionFenced) and not knows_fenced:
         return _INVALID_EPOCH
     return code_of(error)

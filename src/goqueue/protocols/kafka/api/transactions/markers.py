@@ -1,7 +1,7 @@
 """WriteTxnMarkers, by which administrators of Kafka end a transaction that hangs in a partition.
 
-What a coordinator knows of is ended by that coordinator, and only aborted: so it ends in all of its partitions, and not
-in one of them otherwise than in the others.
+A transaction that a coordinator knows is ended by that coordinator, and only aborted: so it ends in all of its
+partitions, and in each of them the same way.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ async def write_txn_markers(context: Context, request: Request) -> Reply:
         if wanted not in known:
             known[wanted] = await _ended(context, marker, wanted[-1], deadline)
         told.append(_told(marker, known[wanted]))
-        # There may be very many of them: others have a turn in between.
+        # There may be very many: let other connections have turns in between.
         await turns(1)
     return {"markers": told}
 
 
 def _wanted(marker: Request) -> _Marker:
-    """Return what a marker is to end: those that are equal are carried out once."""
+    """Return the transaction that a marker ends; equal ones are ended once."""
     places = dict.fromkeys(
         TopicPartition(topic.name, index) for topic in marker.topics or () for index in topic.partition_indexes or ()
     )
@@ -46,7 +46,7 @@ def _wanted(marker: Request) -> _Marker:
 
 
 async def _ended(context: Context, marker: Request, places: Sequence[TopicPartition], deadline: float) -> _Codes:
-    """End what a marker says, and return the error code of each partition."""
+    """End the transactions of a marker, and return the error code of each partition."""
     try:
         known = await _abort_known(context, marker, places, deadline)
     except GoQueueError as error:
@@ -79,7 +79,7 @@ def _told(marker: Request, codes: _Codes) -> Reply:
 async def _abort_known(
     context: Context, marker: Request, places: Sequence[TopicPartition], deadline: float
 ) -> Mapping[TopicPartition, GoQueueError | None]:
-    """Abort what a coordinator knows of, each transaction once, whatever number of its partitions is named."""
+    """Abort transactions that a coordinator knows, each once, however many of its partitions are named."""
     if marker.transaction_result:
         return {}
     return await abort_transactions_of(
