@@ -254,7 +254,7 @@ def test_a_spark_connect_server_runs_pipelines_and_a_doctor_finds_it_well(
     told_why = refused(
         cluster, "pipeline", "run", tmp_path / "drawn.yaml", "--master", cluster.server, "--broker", broker.bootstrap
     )
-    assert "step drawn depends on rand(), and step judged makes dead letters behind that" in told_why
+    assert "step drawn depends on rand(), and step judged makes dead letters after it" in told_why
     found = {row["check"]: row for row in goqueue_command(cluster, "spark", "doctor", "--master", cluster.server)}
     assert {row["verdict"] for row in found.values()} == {"ok"}
     assert "1 row" in found["job"]["what"]

@@ -1,4 +1,4 @@
-"""Pipelines: what happens before Spark. Reads files and modules, finds mistakes, plans and draws.
+"""Pipelines before they run: reads files and modules, finds mistakes, plans and draws.
 
     load        a path -> Reading: the pipeline, or everything that is wrong
       yaml_file   YAML -> nodes with places            module    a Python module -> the same nodes

@@ -1,4 +1,4 @@
-"""Graphs by name: who reads whom. Pure; knows nothing of what the names stand for.
+"""Graphs of names and the names that they read. Pure.
 
 `Reads` has every name as a key, with the names that it reads. Names that are no keys are left out of account. All
 orders are stable: where the graph does not decide, that of the mapping does.
@@ -12,7 +12,7 @@ Reads = Mapping[str, Sequence[str]]
 
 
 def in_order(reads: Reads) -> list[str]:
-    """Return the names so that each comes behind what it reads; those in a circle, or behind one, are left out."""
+    """Return the names so that each comes after its inputs; names in or after a circle are left out."""
     waits = {name: {read for read in inputs if read in reads} for name, inputs in reads.items()}
     ordered: list[str] = []
     while ready := [name for name, inputs in waits.items() if not inputs]:
@@ -36,7 +36,7 @@ def circles(reads: Reads) -> list[list[str]]:
 
 
 def _walk(reads: Reads, start: str, path: list[str], done: set[str], found: list[list[str]]) -> None:
-    """Follow who reads whom, depth first and without recursion, since a file may have a long chain."""
+    """Follow the inputs depth first, without recursion, since chains may be long."""
     pending = [(start, iter(reads[start]))]
     if start in done:
         return

@@ -1,7 +1,7 @@
-"""The batches of a fetch reply: which of them have rows for the reader, opened and checked.
+"""Selects, verifies and decompresses the batches of a fetch reply that have rows for the reader.
 
-Owns the judgement of whole batches; never looks at a record. A reply may begin before the wanted offset and end in
-the middle of a batch. For a reader of committed records it comes with the aborted transactions that it touches:
+Handles whole batches, never records. A reply may begin before the wanted offset and end in the middle of a batch. For a
+reader of committed records it comes with the aborted transactions that it touches:
 
     an aborted transaction begins          its producer's transactional batches are hidden from there on ...
     its producer's abort marker            ... up to here
@@ -89,7 +89,7 @@ def _payload(
 
 
 class _Hidden:
-    """Whose transactional batches belong to an aborted transaction, at the current batch."""
+    """The producers with an aborted transaction at the current batch."""
 
     __slots__ = ("_producer_ids", "_upcoming")
 
@@ -99,7 +99,7 @@ class _Hidden:
         self._producer_ids: set[int] = set()
 
     def hides(self, batch: memoryview, header: BatchHeader) -> bool:
-        """Tell whether a batch has no rows for this reader; to be asked for each batch, in order."""
+        """Return whether a batch has no rows for this reader; called for each batch in order."""
         while self._upcoming and self._upcoming[-1][0] <= header.last_offset:
             self._producer_ids.add(self._upcoming.pop()[1])
         if header.is_control:

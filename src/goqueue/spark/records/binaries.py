@@ -54,7 +54,7 @@ def lengths_of(column: pa.BinaryArray) -> Numbers:
 
 
 def joined(*columns: pa.Array | pa.Scalar) -> pa.BinaryArray:
-    """Return per row what the columns hold, one behind the other; null counts as nothing."""
+    """Return per row what the columns hold, concatenated; null counts as empty."""
     return pc.binary_join_element_wise(*columns, b"", null_handling="replace", null_replacement=b"")
 
 

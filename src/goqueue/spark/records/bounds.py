@@ -1,4 +1,4 @@
-"""Where the records of an opened payload begin: the one thing that cannot be computed for all records at once.
+"""Finds the starts of the records in a payload: the one step that cannot be computed for all records at once.
 
 Each record begins with its length, so the next one is found only through the one before. Neighbours mostly have the
 same length: a run of them is verified in one comparison. Where lengths vary, a loop goes from record to record and
@@ -33,8 +33,8 @@ _STEPS = [
 def record_bounds(payload: bytes, count: int) -> Numbers:
     """Return where each of `count` records begins and, as the last number, where the last one ends.
 
-    CorruptBatch unless the records fill the payload. Lengths are followed, not judged: a negative one has to be
-    found by whoever reads them, and is safe to find later.
+    CorruptBatch unless the records fill the payload. Lengths are followed, not checked: the parser of the fields
+    refuses negative ones.
     """
     if count * _RECORD_BYTES_MIN > len(payload):
         raise CorruptBatch(f"{len(payload)} bytes cannot hold {count} records")

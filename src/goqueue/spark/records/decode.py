@@ -1,20 +1,16 @@
 """From the record batches of a fetch reply to rows in Arrow.
 
-    bytes -> decode_batches   which batches count; checked, opened
-          -> decode_walk      where their records begin
-          -> decode_fields    the numbers of many records at once, checked
-          -> decode_arrow     the columns that are asked for
+    bytes -> batches   verified and decompressed batches
+          -> bounds    starts of their records
+          -> fields    checked fields of many records at once
+          -> columns   the requested columns
 
 Owns how much goes through these steps at a time. Small batches are gathered until they are worth the fixed cost of
 working on columns, large ones are cut: what is yielded has at most `rows_max` rows made of `bytes_max` bytes (one
 larger record comes alone). Nothing is kept of the buffer that was passed in, so it may be filled again after the last
-rows. Bytes are believed nothing: what is wrong with them is `CorruptBatch` with topic, partition and offset, or
-`TooLarge` if a batch opens to more than was allowed.
-
-From the fields of records to Arrow arrays: one gather per column, and no Python object per record.
-
-Owns which column is made of what; only the columns that are asked for are made, and headers are read only if one of
-them needs them.
+rows. Malformed bytes raise `CorruptBatch` with topic, partition and offset, or `TooLarge` if a batch decompresses to
+more than allowed. Columns are built with one gather each, without a Python object per record; headers are parsed only
+if a requested column needs them.
 """
 
 from __future__ import annotations
@@ -131,7 +127,7 @@ class _Group:
         try:
             return self._rows_of(self._pieces)
         except (CorruptBatch, TooLarge):
-            # Somebody has to look at the bytes: tell which batch it is.
+            # # Find the damaged batch for the error message.
             for piece in self._pieces:
                 try:
                     self._rows_of([piece])
@@ -171,7 +167,7 @@ def rows_of(read: RecordFields, schema: pa.Schema, *, topic: str, partition: int
 
 def _timestamps(read: RecordFields) -> pa.Array:
     stamps = read.timestamps
-    # Whoever may write can write any number: one record with a strange time must not stop all that come after it.
+    # # Producers can write any number: one record with an invalid time must not stop the read.
     is_missing = (stamps == _NO_TIMESTAMP) | (stamps > _TIMESTAMP_MAX) | (stamps < -_TIMESTAMP_MAX)
     return pa.array(
         (np.where(is_missing, 0, stamps) * _MICROSECONDS).view("datetime64[us]"),

@@ -37,7 +37,7 @@ _SEQUENCE_END = 2**31
 _TIMESTAMP_END = 2**62
 _LENGTH_BYTES_MAX = 5
 _NO_HEADERS = pa.scalar(b"\x00", pa.binary())
-# What a codec may add to bytes that do not get smaller: its frame, and some bytes for each block of at least 16 KiB.
+# # A codec may add a frame, and some bytes per block of at least 16 KiB, to incompressible bytes.
 _FRAME_BYTES = 64
 _BLOCKS_SHIFT = 9
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -76,7 +76,7 @@ def write_headers(headers: pa.ListArray) -> WrittenHeaders:
 
 
 class ProducerState(NamedTuple):
-    """Who writes: what the broker gave an idempotent or transactional producer, and its next sequence number."""
+    """The id, epoch and next sequence number of an idempotent or transactional producer."""
 
     producer_id: int = -1
     producer_epoch: int = -1
@@ -241,7 +241,7 @@ def _batch(columns: _Columns, content_sizes: Numbers, codec: Codec, producer: Pr
 
 def _packed(columns: _Columns, content_sizes: Numbers, producer: ProducerState, bytes_max: int, row: int) -> bytearray:
     """Return a record in a batch that is small enough, if there is one: a codec may also add to its size."""
-    # What follows after none is known to all clients, however old they are.
+    # # All clients know gzip, the first codec after none.
     packed = min((_batch(columns, content_sizes, codec, producer) for codec in (Codec.NONE, Codec.GZIP)), key=len)
     if len(packed) > bytes_max:
         raise TooLarge(

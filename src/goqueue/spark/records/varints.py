@@ -17,7 +17,7 @@ Numbers = NDArray[np.int64]
 
 VARINT_BITS = 32
 VARLONG_BITS = 64
-# How far behind its position a number may be read, however long it claims to be.
+# # The most bytes that are read for a number.
 READ_BYTES_MAX = 10
 
 _MORE = 0x80
@@ -34,7 +34,7 @@ _SIZE_BOUNDS = [np.uint64(1 << bits) for bits in range(7, 64, 7)]
 def read(octets: Octets, positions: Numbers, *, bits: int = VARINT_BITS) -> tuple[Numbers, Numbers]:
     """Return the numbers at the positions, and where each ends; CorruptBatch if one exceeds `bits` bits.
 
-    There must be `READ_BYTES_MAX` bytes behind each position. A longer form than needed is read.
+    There must be `READ_BYTES_MAX` bytes after each position. A longer form than needed is read.
     """
     words = np.ndarray((len(octets) - _WORD_BYTES + 1,), "<u4", octets, strides=(1,))[positions]
     stops = ~words & _WORD_MORE

@@ -38,7 +38,7 @@ _TIMEOUT_MS_MAX = 86_400_000
 
 
 class TooLargeUse(StrEnum):
-    """What to do with a message that is too large for its topic: fail, or cut parts of it."""
+    """The action for a message that is too large for its topic: fail, or cut parts of it."""
 
     FAIL = "fail"
     CUT = "cut"

@@ -28,7 +28,7 @@ _END = Token(TokenKind.SYMBOL, "", -1)
 
 
 class ColumnType(NamedTuple):
-    """A type as it is written: `name` in capitals, then what is in brackets behind it."""
+    """A type as it is written: `name` in capitals, then the content of its brackets."""
 
     name: str
     sizes: tuple[int, ...] = ()

@@ -1,8 +1,8 @@
-"""What in a piece of SQL depends on time or chance: the same rows, looked at twice, may then be judged differently.
+"""Finds the parts of SQL that depend on time or randomness, so that two evaluations of the same rows may differ.
 
 Found by name, without Spark: functions (`rand()`, `now()`), words that are functions without brackets
-(`CURRENT_TIMESTAMP`), literals that mean the time of the query (`DATE 'today'`), and `TABLESAMPLE`. A seed changes
-nothing: what `rand(1)` returns depends on the place of a row among others. Functions of users are not known here.
+(`CURRENT_TIMESTAMP`), literals that mean the time of the query (`DATE 'today'`), and `TABLESAMPLE`. A seed does not
+help: `rand(1)` depends on the position of a row. User-defined functions are not known here.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ _NOTHING: Final = Token(TokenKind.SYMBOL, "", 0)
 
 
 def nondeterminism_in(text: str, columns: Collection[str] = ()) -> str:
-    """Return the first thing that depends on time or chance, as people call it; nothing if there is none.
+    """Return the first expression that depends on time or randomness; an empty text if there is none.
 
     A word without brackets that is one of the `columns`, in small letters, means that column.
     """
     try:
         tokens = tokens_of(text)
     except SqlError:
-        # Told by whoever reads it for what it says.
+        # # The parser of the step reports this.
         return ""
     return next(filter(None, (_nondeterminism_at(tokens, index, columns) for index in range(len(tokens)))), "")
 
 
 def is_time(chance: str) -> bool:
-    """Tell whether it is the time that something depends on."""
+    """Return whether an expression depends on time, and not on randomness."""
     return chance.removesuffix("()").lower() not in RANDOM_FUNCTIONS | {"tablesample"}
 
 
 def is_bare(chance: str) -> bool:
-    """Tell whether it is a word without brackets, as columns are."""
+    """Return whether it is a word without brackets, as columns are."""
     return chance.upper() in _TIME_WORDS
 
 
 def columns_in(schema: str) -> Iterator[str]:
-    """Yield those words of a schema that would mean the time if they were no columns."""
+    """Yield the columns of a schema whose names otherwise mean the current time."""
     return (word for word in map(str.lower, _WORD.findall(schema)) if is_bare(word))
 
 

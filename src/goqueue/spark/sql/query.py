@@ -1,10 +1,11 @@
-"""Which tables a query reads, and whether it groups or uses windows of time.
+"""Finds the tables that a query reads, and whether it groups rows or uses time windows.
 
-This is no parser of SQL, that is Spark. It follows brackets, `FROM`, `JOIN` and the commas behind them, and `WITH`:
+This is not a parser: Spark's needs a JVM, and sqlglot misreads some of Spark's SQL. It follows brackets, `FROM`, `JOIN`
+and the commas after them, and `WITH`:
 
-- the name of a common table expression is visible behind its definition, up to the bracket in which it stands;
+- the name of a common table expression is visible after its definition, up to the closing bracket around it;
 - `FROM` inside of a function (`extract(hour FROM t)`, `trim(BOTH ' ' FROM s)`) and `IS DISTINCT FROM` name no table;
-- behind a dot stands a column, whatever word it is;
+- a word after a dot is a column;
 - a recursive expression is visible inside of its own definition;
 - a name before a bracket is a function, and one with dots is a table of Spark's catalogue, which is not looked for.
 """
@@ -27,7 +28,7 @@ _WINDOW_FUNCTIONS = ("WINDOW", "SESSION_WINDOW")
 
 
 class TableName(NamedTuple):
-    """A table that a query reads, as it is written, and where."""
+    """A table that a query reads, as written, with its offset in the text."""
 
     name: str
     offset: int
@@ -35,7 +36,7 @@ class TableName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SqlQuery:
-    """What can be seen of a query without running it; a table that is read twice is there once."""
+    """The tables and clauses of a query; each table is listed once."""
 
     tables: tuple[TableName, ...]
     groups: bool
@@ -44,7 +45,7 @@ class SqlQuery:
 
 @dataclass(slots=True)
 class _Level:
-    """What is known inside of one pair of brackets."""
+    """The state inside one pair of brackets."""
 
     defined: set[str] = field(default_factory=set)
     is_query: bool = False
@@ -65,7 +66,7 @@ def check_expression(text: str) -> None:
 
 
 def read_query(text: str) -> SqlQuery:
-    """Return what a query reads and does; SqlError if it is none."""
+    """Return the tables and clauses of a query; SqlError if the text is not a query."""
     tokens = tokens_of(text)
     while tokens and tokens[-1].is_symbol(";"):
         tokens.pop()
@@ -98,7 +99,7 @@ def _tables(tokens: Sequence[Token]) -> Iterator[TableName]:
         if token.is_symbol("("):
             if level.is_recursive:
                 level.defined |= {level.defines} - {""}
-            # What stands in brackets where a table is expected is a query, or a table again.
+            # # Brackets in place of a table contain a query or a table.
             levels.append(_Level(is_in_tables=expects_table))
             continue
         if token.is_symbol(")"):
@@ -116,7 +117,7 @@ def _tables(tokens: Sequence[Token]) -> Iterator[TableName]:
 
 
 def _follow(level: _Level, tokens: Sequence[Token], index: int, *, was_bracket: bool) -> bool:
-    """Keep track of where we are; tell whether a table comes next."""
+    """Update the state of the level; return whether a table comes next."""
     token = tokens[index]
     if index and tokens[index - 1].is_symbol("."):
         return False
@@ -139,18 +140,18 @@ def _follow(level: _Level, tokens: Sequence[Token], index: int, *, was_bracket: 
         level.is_in_tables = False
     elif token.is_symbol(","):
         return level.is_in_tables
-    # LATERAL and the like stand before what is in the place of a table.
+    # # LATERAL and STREAM stand before a table.
     return token.is_word("LATERAL", "STREAM") and level.is_in_tables
 
 
 def _begins_query(tokens: Sequence[Token], index: int) -> bool:
-    """Tell whether a query may begin here: at the start, in brackets, behind the definitions or another query."""
+    """Return whether a query may begin here: at the start, in brackets, after definitions or another query."""
     before = tokens[index - 1] if index else None
     return before is None or before.is_symbol("(") or before.is_symbol(")") or before.is_word(*_BETWEEN_QUERIES)
 
 
 def _begins_definition(tokens: Sequence[Token], index: int) -> bool:
-    """Tell whether here is the name of a common table expression: behind WITH, RECURSIVE or a comma."""
+    """Return whether this is the name of a common table expression: after WITH, RECURSIVE or a comma."""
     before = tokens[index - 1] if index else None
     is_name = tokens[index].kind in {TokenKind.WORD, TokenKind.NAME} and not tokens[index].is_word("RECURSIVE")
     return is_name and before is not None and (before.is_word("WITH", "RECURSIVE") or before.is_symbol(","))

@@ -1,4 +1,4 @@
-"""The words of Spark SQL: just enough of them to find names and to see what is left open.
+"""Splits Spark SQL into tokens, to find names and unclosed quotes, comments and brackets.
 
 | kind   | what                                                                    |
 |--------|-------------------------------------------------------------------------|
@@ -28,7 +28,7 @@ _CLOSING = {"(": ")", "[": "]"}
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = auto()
     NAME = auto()
@@ -38,23 +38,23 @@ class TokenKind(Enum):
 
 
 class Token(NamedTuple):
-    """A piece of SQL, and where it begins."""
+    """A token of SQL, with its offset in the text."""
 
     kind: TokenKind
     text: str
     offset: int
 
     def is_word(self, *words: str) -> bool:
-        """Tell whether it is one of these keywords, given in capitals."""
+        """Return whether it is one of these keywords, given in capitals."""
         return self.kind is TokenKind.WORD and self.text.upper() in words
 
     def is_symbol(self, symbol: str) -> bool:
-        """Tell whether it is this character."""
+        """Return whether it is this character."""
         return self.kind is TokenKind.SYMBOL and self.text == symbol
 
 
 class SqlError(Exception):
-    """The text is no SQL; `offset` says where that shows."""
+    """The text is not valid SQL; `offset` is the position of the mistake."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)

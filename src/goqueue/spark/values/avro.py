@@ -1,4 +1,4 @@
-"""Avro schemas: which column type each of their types becomes, and how it is read.
+"""Avro schemas: the column type of each Avro type, and its reader.
 
 | Avro                                        | column                                             |
 |---------------------------------------------|----------------------------------------------------|

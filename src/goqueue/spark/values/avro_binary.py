@@ -1,10 +1,10 @@
 """Avro's binary encoding, read from bytes: one small function per type, each takes bytes and a position.
 
-They return the value and the position behind it, and trust nothing: a length beyond the end, a number of too many
-bytes, a boolean that is neither, the number of a branch or symbol that does not exist are all BadValue. A read beyond
-the end may also be an IndexError or struct.error; `record` and `whole` turn these into BadValue. Every item of an array
-or a map takes at least a byte (`decode_values_avro` sees to it), so a count that is too large runs into the end of the
-value.
+fastavro is no replacement: it accepts damaged bytes and is no faster. The functions return the value and the position
+after it, and trust nothing: a length beyond the end, a number of too many bytes, a boolean that is neither, the number
+of a branch or symbol that does not exist are all BadValue. A read beyond the end may also be an IndexError or
+struct.error; `record` and `whole` turn these into BadValue. Every item of an array or a map takes at least a byte
+(`avro` refuses others), so a count that is too large runs into the end of the value.
 
 | type            | bytes                                                                          |
 |-----------------|--------------------------------------------------------------------------------|
@@ -208,7 +208,7 @@ def mapping(item: Read) -> Read:
 
 
 def record(fields: Sequence[tuple[str, Read]]) -> Read:
-    """Return a reader of a record; what is wrong inside of it is told with the name of the field."""
+    """Return a reader of a record; errors inside it carry the name of the field."""
     kept = tuple(fields)
 
     def read(value: bytes, position: int) -> tuple[dict[str, Any], int]:

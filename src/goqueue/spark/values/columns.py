@@ -1,10 +1,10 @@
-"""From bytes to columns: what the value of a message says, beside what is wrong with it.
+"""Decodes the values of messages to columns, with errors beside them.
 
     orders = decode_json(spark.readStream.format("goqueue")..., "id BIGINT, amount DOUBLE")
 
-Rows are added to, never dropped: `data` is what was read, and null where `error` says why it could not be. So bad
-messages can be counted, kept apart or sent to a dead-letter topic. JSON is read by Spark's engine. Its readers of
-Avro and Protobuf are not in its Python package, so these are read in Python, a batch of Arrow at a time.
+No row is dropped: `data` is the decoded value, null where `error` has a reason. So bad messages can be counted,
+separated or sent to a dead-letter topic. Spark's engine reads JSON. Spark's Python package has no readers of Avro and
+Protobuf, so Python reads these, one Arrow batch at a time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _EXCERPT_CHARACTERS = 200
 def decode_json(rows: DataFrame, schema: str | StructType, *, column: str = "value") -> DataFrame:
     """Add the columns `data`, a struct of that schema, and `error`, a text; exactly one of them is null.
 
-    Both are null where the value itself is null: that is no mistake, but a message that says that its key is gone. A
-    field that the JSON does not have is null inside of `data`. Fields that the schema does not have are left out.
+    Both are null where the value is null, which marks a deleted key. Fields missing in the JSON are null in `data`;
+    fields missing in the schema are ignored.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
     from pyspark.sql.types import StringType, StructType
@@ -60,12 +60,12 @@ def decode_json(rows: DataFrame, schema: str | StructType, *, column: str = "val
 
 
 def json_options(unread: str) -> dict[str, str]:
-    """Return how Spark is to read JSON: by the standard, and with what it cannot read in a column of that name."""
+    """Return Spark's options for standard JSON, with unreadable values in a column of that name."""
     return {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": unread, "allowSingleQuotes": "false"}
 
 
 def is_one_json(text: Column) -> Column:
-    """Tell whether a text is one value of JSON and nothing else: Spark does not look at what stands behind it."""
+    """Return whether a text is exactly one JSON value, since Spark ignores text after the first value."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     length = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
@@ -75,8 +75,8 @@ def is_one_json(text: Column) -> Column:
 def decode_avro(rows: DataFrame, schema: str, *, column: str = "value", prefix: str = Prefix.NONE) -> DataFrame:
     """Add the columns `data`, a struct of the fields of an Avro record, and `error`; see `decode_json`.
 
-    The schema is JSON. The prefix `confluent` skips what serializers with a schema registry put in front of a value;
-    the value has to be written with this very schema all the same.
+    The schema is JSON. The prefix `confluent` skips the bytes that serializers with a schema registry write before a
+    value; values must be written with the given schema.
     """
     return _decoded(rows, Decoding(FormatName.AVRO, schema, prefix=_prefix(prefix)), column)
 
@@ -105,7 +105,7 @@ def decoded_column(value: Column, decoding: Decoding) -> Column:
     result = from_arrow_type(both, prefer_timestamp_ntz=True)
     # Spark learns from the annotations which kind of function it is, which its stubs do not know.
     udf = arrow_udf(decode, result)  # type: ignore[call-overload]
-    # It would decode twice otherwise where rows are chosen by their error: once to choose, once for the data.
+    # # Otherwise Spark decodes twice when rows are filtered by their error.
     return cast("Column", udf.asNondeterministic()(value))
 
 

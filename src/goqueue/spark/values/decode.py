@@ -1,10 +1,9 @@
-"""From values to the columns `data` and `error`: a batch in, batches out.
+"""Decodes batches of values to the columns `data` and `error`.
 
-A value that cannot be read has an error in words, and no data; a value that is null has neither. So no row is dropped,
-and exactly one of both is there for each value. `Decoding` says how to read; it is small and picklable, and what is
-made of it (`reader_of`) is made once in each process.
+A value that cannot be read has an error and no data; a null value has neither. `Decoding` is small and picklable; each
+process creates one reader for it (`reader_of`).
 
-What a serializer puts in front of a value: which schema it was written with.
+With the prefix `confluent`, these bytes precede each value:
 
 | bytes | what it is                                                                   |
 |-------|------------------------------------------------------------------------------|
@@ -15,7 +14,7 @@ What a serializer puts in front of a value: which schema it was written with.
 A message is named by its number at each level, as zigzag varints: how many numbers, then these. A lone 0 stands for
 `[0]`, the first message.
 
-The id is not looked at: the value has to be of the schema that the reader was given.
+The id is ignored: values must be written with the given schema.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Decoded(NamedTuple):
     error: pa.Array
 
 
-# What is raised where columns are built: too large, of another kind, or nested too deeply for where that is found out.
+# # Errors from building columns: values too large, of another type, or nested too deeply.
 _MISFITS = (ValueError, TypeError, ArithmeticError, RecursionError, msgspec.DecodeError)
 
 
@@ -59,13 +58,13 @@ class ValueReader:
     """Reads columns of values of one kind."""
 
     def __init__(self, decoding: Decoding) -> None:
-        """Take a schema; Invalid if there is something wrong with it."""
+        """Take a schema; Invalid if it is malformed."""
         self._format = _format_of(decoding)
         self._prefix = decoding.prefix
 
     @property
     def name(self) -> str:
-        """What the values are, in words."""
+        """The format of the values, for messages."""
         return self._format.name
 
     @property
@@ -111,7 +110,7 @@ class ValueReader:
         return self._format.read(value)
 
     def _build_what_fits(self, values: list[bytes | None], found: list[Any], errors: list[str | None]) -> pa.Array:
-        """Build again without those that do not fit: a date beyond all calendars, more digits than there may be."""
+        """Build again without values that do not fit the column, such as dates out of range."""
         for index, (value, item) in enumerate(zip(values, found, strict=True)):
             try:
                 self._format.build([item])
@@ -129,7 +128,7 @@ class ValueReader:
 
 @lru_cache(maxsize=32)
 def reader_of(decoding: Decoding) -> ValueReader:
-    """Return what reads such values; Invalid if there is something wrong with the schema."""
+    """Return the cached reader of a decoding; Invalid if the schema is malformed."""
     return ValueReader(decoding)
 
 
@@ -139,20 +138,20 @@ def fields_of(decoding: Decoding) -> list[pa.Field]:
 
 
 class ValueColumns:
-    """The columns of a read: those of the log, and what is decoded from `value`."""
+    """The columns of a read: columns of the log, and `data` and `error` decoded from `value`."""
 
     def __init__(self, columns: Sequence[str], decoding: Decoding | None) -> None:
         self._columns = tuple(columns)
         self._reader = None
         self.stored = tuple(name for name in columns if decoding is None or name not in {DATA, ERROR})
-        """The columns that have to be there for `add`."""
+        """The columns that `add` needs."""
         if decoding is not None and len(self.stored) < len(self._columns):
             self._reader = reader_of(decoding)
             if "value" not in self.stored:
                 self.stored = (*self.stored, "value")
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a batch with all columns, in the order that was asked for."""
+        """Yield the rows of a batch with all requested columns, in order."""
         if self._reader is None:
             yield batch
             return
@@ -165,7 +164,7 @@ class ValueColumns:
 
 
 def _parts(values: pa.Array) -> Iterator[tuple[int, int]]:
-    """Yield where values are to be cut, as start and count: what they become is up to some hundred times as large."""
+    """Yield parts of the values, as start and count: decoded values can be a hundred times as large."""
     start = size = 0
     for index, length in enumerate(pc.binary_length(values).to_pylist()):
         size += length or 0
@@ -204,7 +203,7 @@ def _text(schema: str | bytes) -> str:
 
 
 def skip_schema_id(value: bytes) -> bytes:
-    """Return what comes behind magic byte and id."""
+    """Return the bytes after magic byte and id."""
     if len(value) < PREFIX_BYTES:
         raise BadValue(f"{len(value)} bytes are too few for the prefix confluent")
     if value[0] != 0:
@@ -213,7 +212,7 @@ def skip_schema_id(value: bytes) -> bytes:
 
 
 def skip_message_indexes(value: bytes, wanted: tuple[int, ...]) -> bytes:
-    """Return what comes behind the numbers of the message, which have to be the wanted ones."""
+    """Return the bytes after the message indexes, which must be the wanted ones."""
     found: list[int] = []
     try:
         count, position = read_long(value, 0)

@@ -1,4 +1,4 @@
-"""How values are to be read, as it is said: small, picklable, and known without Arrow or Spark."""
+"""The description of how to decode values: small, picklable, and without imports of Arrow or Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class FormatName(StrEnum):
-    """How values are written."""
+    """The format of values."""
 
     JSON = "json"
     AVRO = "avro"
@@ -15,7 +15,7 @@ class FormatName(StrEnum):
 
 
 class Prefix(StrEnum):
-    """What comes before each value."""
+    """The prefix of each value."""
 
     NONE = "none"
     CONFLUENT = "confluent"

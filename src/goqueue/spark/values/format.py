@@ -1,8 +1,8 @@
-"""What all formats of values have in common: a type of Arrow, how to read one value, and how to build a column of many.
+"""The interface of value formats: an Arrow type, reading one value, and building a column of many.
 
-Types are written the way pyspark derives them from its own, since Spark compares them name by name.
+Types have the names that pyspark gives them, since Spark compares them by name.
 
-Columns from lists of objects, field by field: nothing is made for a row but the object that was read.
+Columns are built from lists of objects, field by field, so that each row needs only one object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Take = Callable[[list[Any]], list[Any]]
 
 
 class BadValue(Exception):
-    """A value is not what the schema says; the text says how, and `path` where."""
+    """A value does not fit the schema; `path` is the field."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -36,7 +36,7 @@ class BadValue(Exception):
         self.path: list[str] = []
 
     def inside(self, name: str) -> BadValue:
-        """Return the same, seen from outside of a field."""
+        """Add an outer field to the path."""
         self.path.insert(0, name)
         return self
 
@@ -46,29 +46,29 @@ class BadValue(Exception):
 
 
 class UnknownMessage(Invalid):
-    """A message is named that the descriptors do not have."""
+    """The descriptors do not have the named message."""
 
 
 class ValueFormat(ABC):
-    """A schema of one of the formats, ready to read with."""
+    """A schema of one of the formats, as a reader."""
 
     name: str
-    """What a value is, in messages: `Avro of shop.Order`."""
+    """The name in messages: `Avro of shop.Order`."""
     type: pa.StructType
     """The type of the column `data`."""
     indexes: tuple[int, ...] = ()
-    """Which message of its schema it is, if the format tells that in front of each value."""
+    """The index of the message in its schema, for formats with that in the prefix."""
 
     @abstractmethod
     def read(self, value: bytes) -> Any:
-        """Return what a value holds, as `build` takes it; BadValue if it is none."""
+        """Parse a value for `build`; BadValue if it is malformed."""
 
     @abstractmethod
     def build(self, found: Sequence[Any]) -> pa.Array:
-        """Return a column of what was read, with None for what was not; ValueError if something does not fit it."""
+        """Build a column of parsed values, None for bad ones; ValueError if one does not fit the type."""
 
     def explain(self, value: bytes, bad: Exception) -> str:  # noqa: ARG002 - others show some of it
-        """Return in words why there is no data."""
+        """Return the reason for `error`."""
         return f"the value is no {self.name}: {bad}"
 
 
@@ -84,19 +84,19 @@ def map_type(key: pa.DataType, value: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class ArrowColumn:
-    """A type, and what makes a column of a list; None is null."""
+    """An Arrow type, and a function that builds its column from a list."""
 
     type: pa.DataType
     build: Callable[[list[Any]], pa.Array]
 
 
 def plain_column(kind: pa.DataType) -> ArrowColumn:
-    """Return a column of what Arrow takes as it is."""
+    """Return a column of values that Arrow takes directly."""
     return ArrowColumn(kind, lambda found: pa.array(found, kind))
 
 
 def converted_column(kind: pa.DataType, convert: Callable[[Any], Any]) -> ArrowColumn:
-    """Return a column of what has to be made something else first; `convert` sees no None."""
+    """Return a column of converted values; `convert` gets no None."""
     return ArrowColumn(kind, lambda found: pa.array([None if each is None else convert(each) for each in found], kind))
 
 
@@ -113,7 +113,7 @@ def list_column(item: ArrowColumn) -> ArrowColumn:
 
 
 def map_column(key: ArrowColumn, value: ArrowColumn, *, is_sorted: bool = False) -> ArrowColumn:
-    """Return a column of mappings; `is_sorted` by their keys, where they have another order in every process."""
+    """Return a column of mappings; `is_sorted` by their keys, if their order differs between processes."""
     kind = map_type(key.type, value.type)
 
     def build(found: list[Any]) -> pa.Array:

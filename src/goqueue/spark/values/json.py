@@ -1,10 +1,10 @@
 """JSON values, with the rules of Spark's own reader, but outside of its Java.
 
-msgspec reads a whole value in one call into an object with a field for each column; what a column needs besides
-(dates, decimals, base64) is made when columns are built. What Spark's reader takes beyond JSON is refused here: single
-quotes, something behind the object, NaN without quotes, halves of a character as escapes.
+msgspec parses a value in one call into an object with a field for each column; dates, decimals and base64 are converted
+when columns are built. Unlike Spark's reader, this one refuses everything outside of the JSON standard: single quotes,
+text after the object, NaN without quotes, unpaired surrogate escapes.
 
-What JSON's texts and numbers become in columns that JSON has no type for, as Spark's own reader has it.
+Conversions to types that JSON does not have, as in Spark's reader:
 
 | column        | from                                                                             |
 |---------------|----------------------------------------------------------------------------------|
@@ -16,7 +16,7 @@ What JSON's texts and numbers become in columns that JSON has no type for, as Sp
 | TIMESTAMP     | a text such as 2030-01-31T08:00:00.5Z, in UTC if it names no zone; a number of seconds since 1970 |
 | TIMESTAMP_NTZ | such a text without a zone                                                       |
 
-A ValueError says that something else is there.
+Other values raise ValueError.
 """
 
 from __future__ import annotations

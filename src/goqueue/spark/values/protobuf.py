@@ -12,9 +12,8 @@
 | google.protobuf.Timestamp, Duration           | TIMESTAMP, INTERVAL DAY TO SECOND; nanoseconds are cut off     |
 | google.protobuf.*Value (wrappers)             | what they wrap                                                 |
 
-A field that can be told from its absence (optional, of a oneof, a message) is null where it is absent, any other one
-has its zero value then. Fields that the descriptor does not know are passed over. Messages inside of themselves are
-refused, with the field.
+A field with presence (optional, of a oneof, a message) is null when absent, any other field has its zero value. Unknown
+fields are ignored. Recursive messages are refused, with the field.
 
 Columns are built from whole lists of messages, field by field: no object is made for a row but the message itself.
 
@@ -219,7 +218,7 @@ def find_message(descriptors: bytes, message: str) -> Descriptor:
 
 
 def _add_all(pool: DescriptorPool, files: list[FileDescriptorProto]) -> None:
-    """Add files, each behind those that it imports: protoc writes them so, others may not."""
+    """Add files, each after its imports: protoc writes them in this order, other tools may not."""
     waiting = {file.name: file for file in files}
     added: set[str] = set()
     while waiting:

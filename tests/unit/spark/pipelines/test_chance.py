@@ -74,7 +74,7 @@ def test_rows_before_dead_letters_depend_on_neither_time_nor_chance() -> None:
     drawn = 'drawn: {sql: "SELECT *, rand() AS r FROM orders"}'
     between = "between: {from: drawn, deduplicate: [id]}"
     rule = "expect_or_dlq: {named: id <> ''}"
-    refused = f"5:3 error: step drawn depends on rand(), and step last makes dead letters behind that: {WHY} ({MOVE})"
+    refused = f"5:3 error: step drawn depends on rand(), and step last makes dead letters after it: {WHY} ({MOVE})"
     assert said(drawn, between, f"last: {{from: between, {rule}}}") == [
         refused,
     ]

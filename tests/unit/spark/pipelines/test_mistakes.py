@@ -23,7 +23,7 @@ def said_of_source(line: str) -> list[str]:
 
 def said_of_step(line: str) -> list[str]:
     """Return what is said of a step in line 6, from column 7 on; nothing of sources that it leaves out."""
-    return [line for line in said(f"{TOP}steps:\n  it: {line}\n{OUT}") if "nobody reads source" not in line]
+    return [line for line in said(f"{TOP}steps:\n  it: {line}\n{OUT}") if "is not used (" not in line]
 
 
 def said_of_sink(line: str) -> list[str]:
@@ -431,8 +431,8 @@ def test_a_name_belongs_to_one_source_or_step() -> None:
 def test_what_nobody_reads_is_warned_of() -> None:
     steps = "steps:\n  it: {sql: SELECT * FROM orders}\n  idle: {sql: SELECT * FROM it}\n"
     assert said(f"{TOP}{steps}{OUT}") == [
-        "4:3 warning: nobody reads source users (read it from a step or a sink, or remove it)",
-        "7:3 warning: nobody reads step idle (read it from a step or a sink, or remove it)",
+        "4:3 warning: source users is not used (read it from a step or a sink, or remove it)",
+        "7:3 warning: step idle is not used (read it from a step or a sink, or remove it)",
     ]
 
 

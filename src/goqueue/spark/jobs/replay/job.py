@@ -26,7 +26,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from goqueue.errors import Conflict, Invalid
 from goqueue.seams.clock import Clock

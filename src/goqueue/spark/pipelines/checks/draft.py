@@ -1,4 +1,4 @@
-"""A pipeline while it is checked: its parts as they are written, and what is known of their results."""
+"""A pipeline while it is checked: its parts as written, and properties of their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PipelineDraft:
 
 @dataclass(slots=True)
 class Flow:
-    """What is known of a result: whether it never ends, whether lateness is bounded, whether it is never final."""
+    """Properties of a result: whether it is a stream, has a watermark, and is aggregated."""
 
     is_stream: bool = False
     has_watermark: bool = False

@@ -1,10 +1,9 @@
-"""Rules and steps that depend on time or chance, as far as it shows in their SQL.
+"""Finds rules and steps that depend on time or randomness in their SQL.
 
-Every sink has a query of its own, and so have the dead letters: each works out for itself what is before it. If a rule
-says one thing to the query of a sink, and another to that of the dead letters, its row is in neither of them, or in
-both. So whatever decides about dead letters must be the same however often it is asked, and that is required of
-`expect_or_dlq` and of all that is done to the rows before it. Elsewhere time and chance lose nothing, but two sinks
-behind them get rows of their own. What SQL does not show is found when the pipeline is run.
+Each sink and the dead letters have their own query, which evaluates the steps separately. If a rule gave a row
+different results in the query of a sink and in that of the dead letters, the row would be in neither or in both. So
+`expect_or_dlq` and all steps before it must be deterministic. Elsewhere nondeterminism loses no rows, but two sinks may
+get different ones. User-defined functions are checked when the pipeline runs.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def check_nondeterminism(
                 if _is_dying(judge.step) and key.text in upstream(reads, reads[other.text])
             ]
             for name in dying[:1]:
-                message = f"step {key.text} depends on {chance}, and step {name} makes dead letters behind that: {WHY}"
+                message = f"step {key.text} depends on {chance}, and step {name} makes dead letters after it: {WHY}"
                 notes.error(key.place, message, MOVE_HINT)
             sinks = [name for name, read in inputs.items() if key.text in upstream(reads, read)]
             if len(sinks) > 1:

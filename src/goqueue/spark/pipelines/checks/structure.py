@@ -1,7 +1,7 @@
-"""What only shows when all parts of a pipeline are seen together.
+"""Checks of a whole pipeline:
 
-Names that nobody has, names that two have, circles, parts that nobody reads, and what Spark would refuse or never
-finish on a stream: state that grows without a watermark, and sinks that wait for results which are never final.
+unknown and duplicate names, circles, unused parts, and what Spark would refuse or never finish on a stream: state that
+grows without a watermark, and sinks that wait for results which are never final.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WATERMARK_HINT = "add watermark: {column: ..., delay: 10m} to this step, or to 
 
 @dataclass(slots=True)
 class _Names:
-    """Who is called what; SQL makes no difference between small and capital letters."""
+    """Names without regard to case, as in SQL."""
 
     by_folded: dict[str, str] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ def _check_unused(draft: PipelineDraft, reads: Mapping[str, list[str]], used: se
     for key in [*draft.sources, *draft.steps]:
         noun = "source" if key in draft.sources else "step"
         if key.text not in is_read:
-            notes.warning(key.place, f"nobody reads {noun} {key.text}", "read it from a step or a sink, or remove it")
+            notes.warning(key.place, f"{noun} {key.text} is not used", "read it from a step or a sink, or remove it")
 
 
 def _check_streams(draft: PipelineDraft, reads: Mapping[str, list[str]], notes: Notes) -> dict[str, Flow]:

@@ -1,18 +1,18 @@
-"""Dead letters: what becomes of a row that cannot go on, as a message that says why.
+"""Dead letters: rejected rows as messages, with the reason in headers.
 
-Where a row still is a message of a topic (behind steps that only have rules, a watermark or `deduplicate`), its letter
-is that message: key, value and headers byte for byte, with the cause in further headers. Behind SQL, a function, a
-join or an aggregation there is no such message any more; the letter is then the row, as a JSON object without a key.
+If a row is still a message of a topic (after steps with only rules, a watermark or `deduplicate`), the dead letter is
+that message, with key, value and headers byte for byte and the cause in more headers. After SQL, a function, a join or
+an aggregation it is the row as a JSON object without a key.
 
 | header                                            | value                                                    |
 |---------------------------------------------------|----------------------------------------------------------|
 | `goqueue-dlq-reason`                              | `broken_rule` or `bad_value`                             |
 | `goqueue-dlq-error`                               | the same in words                                        |
 | `goqueue-dlq-rule`                                | the rules that were broken, with commas between them     |
-| `goqueue-dlq-pipeline`, `goqueue-dlq-step`        | who found it; a source decodes, so it can be the step    |
+| `goqueue-dlq-pipeline`, `goqueue-dlq-step`        | the pipeline and its step, or the source that decodes        |
 | `goqueue-dlq-topic`, `-partition`, `-offset`, `-timestamp` | where the message came from; milliseconds since 1970 |
 
-A letter that its topic does not take loses some of these headers, or more: `sink_fit` says what.
+A dead letter that is too large for its topic is cut by `sink/staging`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from goqueue.model.dead_letters import (
     ERROR_HEADER,

@@ -1,8 +1,8 @@
-"""From messages to rows: what the value of a message says, as columns.
+"""Decodes the values of messages to rows.
 
 A value that is no JSON object of the schema is bad: not UTF-8, no JSON, something else than an object, or a field of
 another type. A message without a value is bad as well. Fields that the schema does not name are left out, and those
-that a value does not have are NULL. What is no UTF-8 in a text is replaced by U+FFFD. Avro and Protobuf are read as
+that a value does not have are NULL. Invalid UTF-8 in a text is replaced by U+FFFD. Avro and Protobuf are read as
 `goqueue.spark.values.columns` does.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StringType, StructType
 
 from goqueue.spark.pipelines.compile.dead_letters import MESSAGE_COLUMN, DeadRowCause, DeadRowReason, dead_letters_of
@@ -36,7 +36,7 @@ _WHY: Final = "__goqueue_why"
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Who decodes, for the counts and the letters."""
+    """The decoding part, for counts and dead letters."""
 
     pipeline: str
     source: str
@@ -63,7 +63,7 @@ def decode(messages: DataFrame, how: Decode, by: Decoder) -> Judged:
     cause = DeadRowCause(DeadRowReason.BAD_VALUE, by.pipeline, by.source, error=F.col(_WHY), rules=F.lit(RULE))
     bad = counted.where(F.col(_WHY).isNotNull())
     if MESSAGE_COLUMN not in messages.columns:
-        # Nobody asks for letters then; the row would be what Spark made of it.
+        # # This query writes no dead letters.
         return Judged(good, None)
     return Judged(good, dead_letters_of(bad, cause))
 

@@ -16,7 +16,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from goqueue.spark.pipelines.compile.dead_letters import DeadRowCause, DeadRowReason, dead_letters_of
 from goqueue.spark.pipelines.render.describe import one_line

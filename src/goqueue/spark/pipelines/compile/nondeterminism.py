@@ -1,11 +1,11 @@
-"""Whether a plan of Spark depends on time or chance: what functions of users do does not show in their files.
+"""Checks whether a Spark plan depends on time or randomness, which the files of user functions do not show.
 
 Spark's own plan says it of every expression, and a sample of rows is a plan of its own. With Spark Connect there is
 only what this side asks for: names of functions, pieces of SQL, and functions in Python with a flag. A view is just
 a name there, so whatever it is made of has to be looked at by itself.
 
-What a function in Python does is its own affair: only `asNondeterministic()` tells. That `input_file_name()` may be
-wrong for Spark is left out of account: a row of a file comes from that file.
+A Python function counts as nondeterministic only with `asNondeterministic()`. `input_file_name()` is accepted: a row of
+a file always comes from that file.
 """
 
 from __future__ import annotations

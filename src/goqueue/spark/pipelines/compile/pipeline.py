@@ -1,6 +1,6 @@
-"""From a pipeline to DataFrames: plans that Spark carries out later. Nothing here starts anything.
+"""Compiles a pipeline to DataFrames. Nothing here starts a query.
 
-What a query needs is compiled for that query alone, so that each has its own group at the broker and its own counts:
+Each query is compiled separately, so that it has its own group at the broker and its own counts:
 
     compile_rows       what a sink writes: its input, and whatever that reads
     compile_letters    the dead letters of the whole pipeline
@@ -9,7 +9,7 @@ Only the latter carries whole messages from the sources to the rules; all others
 Steps are views of the session, under their names: every pipeline needs a session of its own (`newSession`, which
 shares everything else).
 
-What steps do, each as a function from DataFrames to a DataFrame. No session, no action, nothing read or written.
+The functions of steps map DataFrames to a DataFrame, without a session, actions or I/O.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final, assert_never
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from goqueue.errors import Invalid
 from goqueue.spark.pipelines.checks.nondeterminism import MOVE_HINT, WHY
@@ -98,7 +98,7 @@ def _require_sameness(spec: PipelineSpec, dying: Sequence[str], tables: Mapping[
         looked_at = tables[step.name].rows if behind else tables[step.name].dead
         if looked_at is not None and (chance := nondeterminism_of(looked_at)):
             raise Invalid(
-                f"step {step.name} depends on {chance}, and step {behind or step.name} makes dead letters behind that: "
+                f"step {step.name} depends on {chance}, and step {behind or step.name} makes dead letters after it: "
                 f"{WHY}",
                 hint=MOVE_HINT,
             )
@@ -201,7 +201,7 @@ def with_watermark(rows: DataFrame, mark: Watermark) -> DataFrame:
 
 
 def deduplicated(rows: DataFrame, by: Deduplicate, *, has_watermark: bool) -> DataFrame:
-    """Keep the first of rows that are the same; behind a watermark, of those within its delay."""
+    """Keep the first of equal rows; with a watermark, compare only rows within its delay."""
     if has_watermark and rows.isStreaming:
         return rows.dropDuplicatesWithinWatermark(list(by.columns))
     return rows.dropDuplicates(list(by.columns))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from goqueue.spark.archive.listing import archived_files
 from goqueue.spark.pipelines.compile.dead_letters import MESSAGE_FIELDS, with_message

@@ -1,4 +1,4 @@
-"""The parts of a pipeline in words, for everybody who shows them."""
+"""Descriptions of the parts of a pipeline, for plans and reports."""
 
 from __future__ import annotations
 

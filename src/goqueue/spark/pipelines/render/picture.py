@@ -11,7 +11,7 @@ from goqueue.spark.pipelines.spec.model import PipelineSpec
 
 
 class BoxKind(StrEnum):
-    """What a box stands for; `DEAD` is where rows go that break a rule."""
+    """The part that a box stands for; `DEAD` is the topic of the dead letters."""
 
     SOURCE = "source"
     STEP = "step"
@@ -33,7 +33,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Boxes, each behind what it reads."""
+    """Boxes, each after its inputs."""
 
     title: str
     subtitle: str
@@ -53,7 +53,7 @@ def picture_of(pipeline: PipelineSpec) -> Picture:
 
 
 def _as_drawn(boxes: dict[str, Box]) -> Iterator[Box]:
-    """Yield each box behind what it reads and as near to it as can be, so that few lines run side by side."""
+    """Yield each box after its inputs and as near to them as possible, so that few lines run in parallel."""
     placed: dict[str, int] = {}
     waiting = list(boxes.values())
     while waiting:
@@ -61,7 +61,7 @@ def _as_drawn(boxes: dict[str, Box]) -> Iterator[Box]:
         ends = [box for box in ready if box.kind in {BoxKind.SINK, BoxKind.DEAD}]
         steps = [box for box in ready if box.kind is BoxKind.STEP]
         steps.sort(key=lambda box: -max(placed[read] for read in box.reads))
-        # A source waits until nothing else can go on: then it is the next that somebody needs.
+        # # A source comes last, directly before its first reader.
         chosen = (ends or steps or _wanted_sources(waiting, ready))[0]
         placed[chosen.id] = len(placed)
         waiting.remove(chosen)

@@ -28,7 +28,7 @@ _LINES = {
 
 
 class Part(StrEnum):
-    """What a piece of a line is, for whoever gives it a colour."""
+    """The kind of a piece of a line, for its colour."""
 
     LANE = "lane"
     NAME = "name"
@@ -46,7 +46,7 @@ Line = list[Piece]
 
 @dataclass(slots=True)
 class _Lanes:
-    """Who holds which lane; None if it is free. `waiting` has the readers that are still to come."""
+    """The holder of each lane, None if free; `waiting` has the readers still to come."""
 
     holders: list[str | None] = field(default_factory=list)
     waiting: dict[str, set[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Where queries note how far they got: one directory for each sink of each pipeline, and one for the dead letters.
+"""Directories of checkpoints: one for each sink of a pipeline, and one for the dead letters.
 
     DIR/PIPELINE/sinks/SINK
     DIR/PIPELINE/dead-letters
@@ -25,7 +25,7 @@ DEFAULT_NAME = ".goqueue/checkpoints"
 
 
 class _Metadata(msgspec.Struct):
-    """What Spark keeps in a checkpoint about its query; a test holds on to it."""
+    """The metadata of a query in Spark's checkpoint; a test covers its format."""
 
     id: str
 
@@ -47,7 +47,7 @@ class Checkpoints:
 
 
 def checkpoints_of(spec: PipelineSpec, file: PurePath, chosen: str = "") -> Checkpoints:
-    """Return where a pipeline keeps its checkpoints; `chosen` by whoever runs it is stronger than its file."""
+    """Return the checkpoint directories of a pipeline; `chosen` overrides its file."""
     directory = chosen or spec.checkpoint or str(file.parent / DEFAULT_NAME)
     return Checkpoints(f"{directory.rstrip('/')}/{spec.name}")
 

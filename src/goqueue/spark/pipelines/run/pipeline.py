@@ -3,11 +3,10 @@
 Each sink has a query of its own, since a query of Spark has one sink, one checkpoint and one pace: a sink that is slow
 or down holds up no other, and what is exactly once is so for each of them. The price is that sources are read once for
 each sink. Dead letters have their own query for the same reason: if every sink wrote those that it meets, a message
-would be dead as many times as there are sinks behind it.
+would be dead once per sink.
 
-A query that fails starts again by itself. One that has failed for good ends its pipeline, and no other.
-
-Runs pipelines side by side until all have ended, or somebody wants them to.
+A failed query restarts by itself. A permanent failure ends its pipeline, and no other. `run_pipelines` runs several
+pipelines until all have ended or are stopped.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ STOP_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What whoever runs a pipeline decides; `failures_max` in a row are enough, None leaves it to the trigger."""
+    """Settings of a run; it gives up after `failures_max` failures in a row, None for the default of the trigger."""
 
     bootstrap: str
     checkpoints: Checkpoints
@@ -78,14 +77,14 @@ class PipelineStatus:
 
 
 class RunView(Protocol):
-    """Whoever is shown what happens."""
+    """Shows the events of a run."""
 
     def tell(self, event: Event) -> None:
-        """Take note of something that has happened."""
+        """Show an event."""
         ...
 
     def refresh(self, pipelines: tuple[PipelineStatus, ...]) -> None:
-        """Take note of how everything is now."""
+        """Show the current status."""
         ...
 
 
@@ -108,7 +107,7 @@ class PipelineRun:
         self._is_stopping = False
         self._queries = [self._of_sink(sink) for sink in spec.sinks]
         if spec.dead_letter_parts:
-            # Before all others: with `start: latest`, whoever begins later must not find what has no letter.
+            # # Before all others: with `start: latest`, later queries must not drop rows that have no dead letter.
             self._queries.insert(0, self._of_letters())
 
     @property
@@ -133,7 +132,7 @@ class PipelineRun:
     def look(self, *, may_start: bool) -> Iterator[Event]:
         """Do what is due, and tell what has happened since the last look."""
         for query in self._queries:
-            # What cannot have its dead letters does not begin.
+            # # Without its dead-letter query, a pipeline does not start.
             yield from query.look(may_start=may_start and not self.is_settling and not self._has_failed)
         if self._has_failed and not self._is_stopping:
             self.stop(self._clock.monotonic() + 30.0)
@@ -166,7 +165,7 @@ class PipelineRun:
         for name, text in {**SESSION_SETTINGS, **self.spec.spark}.items():
             if name.startswith("spark.sql.") and self._session.conf.isModifiable(name):
                 self._set(name, text)
-        # By default, Spark waits for ever for a query that does not stop.
+        # # By default, Spark waits forever for a query that does not stop.
         self._session.conf.set("spark.sql.streaming.stopTimeout", str(_STOP_TIMEOUT_MS))
 
     def _set(self, name: str, text: str) -> None:
@@ -267,7 +266,7 @@ def _observe(rows: DataFrame, name: str, counted: Mapping[str, Column]) -> DataF
 
 
 def _observe_written(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     return rows.observe(WRITTEN_METRIC, F.count("*").alias("rows"))
 

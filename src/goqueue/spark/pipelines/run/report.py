@@ -1,7 +1,7 @@
 """Tells the broker how a pipeline is, every second, and hears whether it should stop.
 
-It is a courtesy, like `stream_progress`: a broker that cannot be reached changes nothing about the run. The first
-report is different. It tells whether the pipeline runs elsewhere already, and then it must not run here.
+Reports are best effort: a broker that cannot be reached does not affect the run. Only the first report matters: its
+reply tells whether the pipeline runs elsewhere already, and then it must not run here.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Reporter:
         try:
             act()
         except PipelineRunning as error:
-            # Somebody else began while this run could not be heard. Two runs would share the checkpoints.
+            # # Another run began while this one could not report. Two runs would share the checkpoints.
             self.problem = str(error)
             self._stop()
 

@@ -1,8 +1,7 @@
 """A pipeline that reads no stream is run once: each sink writes all rows of its table, and that is the end.
 
-A write is one job of Spark, and whatever it leaves half done is not seen: it is not tried again by itself. What is to
-be written is planned by whoever looks, since the names that SQL reads are shared by all sinks of a pipeline; the thread
-only writes.
+A write is one job of Spark, and whatever it leaves half done is not seen: it is not tried again by itself. `look` plans
+the write, since all sinks of a pipeline share the names that SQL reads; the thread only writes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 
-# Of a function that has run no job, there are none for ever.
+# # A function that ran no job never has counts.
 _COUNTS_S_MAX: Final = 5.0
 _STOPPED = Failure("it was stopped before its table was written", is_consequence=True)
 
@@ -49,14 +48,14 @@ class Observed:
 
     def observe_written(self, rows: DataFrame) -> DataFrame:
         """Count all rows."""
-        from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
         return self._observe(rows, WRITTEN_METRIC, {"rows": F.count("*")})
 
     def metrics(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield all counts, by the names that they have in a stream; each is waited for.
 
-        What Spark has found to have no rows before it ran has no counts.
+        Tables that Spark found empty before it ran have no counts.
         """
         for name, observation in self._observations.items():
             found: Mapping[str, Any] = {}
@@ -167,9 +166,9 @@ class TableRun:
             self._session.addTag(self._tag)
             write()
             self._written_at = self._clock.monotonic()
-            # At once: whoever looks may not wait any longer, and would see half of them.
+            # # Assigned at once, so that `look` never sees half of them.
             self._metrics = dict(observed.metrics())
-        except Exception as error:  # noqa: BLE001 - the edge of the thread: whoever looks is told
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: `look` reports it
             self._error = error
 
 

@@ -1,9 +1,7 @@
-"""What a run asks of the broker before it begins: its HTTP address, and the topics that it writes.
+"""Topics of a run: creates missing ones before it begins, and asks for their ends every second for live lag.
 
-Where the topics of a pipeline end now, asked of the broker every second: so that lag is live.
-
-Spark tells how far a query has got only when a batch is done, and a batch can take minutes. It is a courtesy, like
-`run_report`: a broker that does not answer changes nothing about the run.
+Spark reports the progress of a query only after each batch, which can take minutes. Asking for ends is best effort: a
+broker that does not answer does not affect the run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The keys of one mapping, read one by one: what nobody asks for is a mistake, and so is what cannot be read.
+"""Reads the keys of one mapping: unknown keys and malformed values are mistakes.
 
 Every reader returns something of the right type even then, so that reading goes on and all mistakes are found at
 once. A value that is only there to go on never gets out: a file with an error makes no pipeline.
@@ -199,7 +199,7 @@ class MappingReader:
         return None if node is None else MappingReader(node, what, self.notes, directory=self.directory)
 
     def finish(self) -> None:
-        """Note every key that nobody has asked for."""
+        """Note every unknown key."""
         for name, key in self._keys.items():
             if name not in self._known:
                 self.notes.error(key.place, f"{self.what} has no key {quoted(name)}", suggestion(name, self._known))

@@ -11,7 +11,7 @@ have; and two pipelines may each have a `helpers.py`. An import inside of a func
 
 Functions by name: `transforms.py:clean` is loaded from its file, `package.module:clean` is imported.
 
-What comes from a file is sent to executors by value, since they have no such module: a module that is not known to
+Functions from a file are sent to executors by value, since they have no such module: a module that is not known to
 Python when one of its functions is pickled is pickled with it.
 """
 

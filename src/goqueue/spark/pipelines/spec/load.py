@@ -25,7 +25,7 @@ _START = SourceLocation(1, 1)
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """What a file says; there is a pipeline if no mistake is an error. `text` is for showing where mistakes are."""
+    """The result of loading a file; it has a pipeline if no mistake is an error. `text` is for showing locations."""
 
     file: str
     text: str
@@ -85,7 +85,7 @@ def _run_module(path: Path, notes: Notes) -> Node | None:
     """Run a module and return what its pipeline says."""
     try:
         module = run_file(path)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module of the user's raises is told
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception of a user's module is a mistake in it
         _note_failure(error, path, notes)
         return None
     found = {name: value for name, value in vars(module).items() if isinstance(value, Pipeline)}

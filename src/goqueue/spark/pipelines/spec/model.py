@@ -1,7 +1,7 @@
 """A pipeline as it is meant to run: frozen values, whichever file or module they came from.
 
-`PipelineSpec` is only made of a file without errors: every name that is read exists, nothing goes in circles, steps
-are in an order in which each comes behind what it reads, and paths are absolute or relative to the working directory.
+`PipelineSpec` is only made of a file without errors: every name that is read exists, nothing goes in circles, each step
+comes after its inputs, and paths are absolute or relative to the working directory.
 
 A step does what it has, in this order: `transform`, `expectations`, `watermark`, `deduplicate`, `aggregate`.
 """
@@ -19,7 +19,7 @@ from goqueue.spark.values.decoding import Decoding
 
 
 class DecodeFormat(StrEnum):
-    """What the value of a message is."""
+    """The format of message values."""
 
     JSON = "json"
     TEXT = "text"
@@ -29,7 +29,7 @@ class DecodeFormat(StrEnum):
 
 
 class OnBadValue(StrEnum):
-    """What becomes of a message whose value cannot be decoded."""
+    """The action for a message whose value cannot be decoded."""
 
     FAIL = "fail"
     DROP = "drop"
@@ -37,7 +37,7 @@ class OnBadValue(StrEnum):
 
 
 class MessageColumn(StrEnum):
-    """What else there is about a message."""
+    """Columns of a message besides its value."""
 
     KEY = "key"
     HEADERS = "headers"
@@ -70,7 +70,7 @@ class JoinKind(StrEnum):
 
 
 class Action(StrEnum):
-    """What becomes of a row that breaks a rule; it is counted in any case."""
+    """The action for a row that breaks a rule; it is always counted."""
 
     KEEP = "expect"
     DROP = "expect_or_drop"
@@ -237,14 +237,14 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate:
-    """Of rows that are the same in some columns, keep the first; behind a watermark, of those within its delay."""
+    """Keep the first of rows with equal columns; with a watermark, compare only rows within its delay."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Spans of time: one behind the other, overlapping if `slide_ms` is less than the size, or sessions with a gap."""
+    """Time windows: consecutive, overlapping if `slide_ms` is less than the size, or sessions with a gap."""
 
     column: str
     size_ms: int = 0
@@ -339,7 +339,7 @@ Sink = TopicSink | FileSink | DeltaSink | ConsoleSink | BatchSink
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """A whole pipeline; `broker` and `checkpoint` are empty if the file leaves them to whoever runs it."""
+    """A whole pipeline; `broker` and `checkpoint` are empty if the file leaves them to the caller."""
 
     name: str
     trigger: Trigger

@@ -11,9 +11,9 @@
 
     pipeline.sink("lake", inputs="taxed", parquet="out/orders")
 
-A step that is a function reads the sources and steps that its parameters name, unless `inputs` says otherwise; so it
-is tested by calling it. What is called here only takes notes: the parser that reads files checks them all together,
-and its mistakes name the line of the call.
+A step that is a function reads the sources and steps that its parameters name, unless `inputs` says otherwise; so it is
+tested by calling it. Calls are only recorded: the parser of files checks them all together, and its mistakes name the
+line of the call.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from goqueue.spark.pipelines.spec.nodes import (
 F = TypeVar("F", bound=Callable[..., Any])
 
 Setting = str | int | float | bool | datetime | timedelta | PurePath | Sequence["Setting"] | Mapping[str, "Setting"]
-"""What a key may hold; a timedelta is a duration."""
+"""The value of a key; a timedelta is a duration."""
 
 
 class Pipeline:

@@ -1,4 +1,4 @@
-"""What a pipeline file is made of before it means anything: texts, mappings and lists that know where they stand.
+"""The syntax tree of a pipeline file: texts, mappings and lists with their locations.
 
 YAML files and Python modules are both turned into these, so there is one parser and one kind of mistake. Texts stay
 texts: what is a number or a duration is decided by the key that holds it, so `no` is never taken for a boolean.

@@ -188,7 +188,7 @@ class FileCommits:
 
 
 def not_there(batch: int, staged: str) -> Unavailable:
-    """Return the error that rows are not where Spark was told to write them."""
+    """Return the error for rows that are missing where Spark wrote them."""
     return Unavailable(
         f"the rows of batch {batch} are not where they were written, {staged}",
         hint="on a cluster, write to a directory that all its machines share; a path outside of Spark's default file "

@@ -8,8 +8,8 @@ Spark writes the rows of a batch as Parquet, to a directory of its own below tha
 Files that the log does not name are not part of the table. A commit by `deltalake` (from PyPI, no jar) names those of a
 batch, and notes beside them which batch of which query it was, as an application transaction of the Delta protocol. A
 batch that comes again is known by that, and of two drivers that commit the same one at the same time, one is refused.
-What an interrupted attempt has left is removed at the next start, unless a driver that was taken for dead is about to
-commit it (`attempts`): then it goes after its batch was committed.
+The next start removes the files of an interrupted attempt, unless a driver that was presumed dead is about to commit it
+(`attempts`): then they are removed after its batch was committed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _BATCH: Final = re.compile(r"batch-(\d+)-([0-9a-f]{8})-[0-9a-f]{8}")
-# What Delta's timestamps are, in files and in the names of partitions; those of the session may be others.
+# # The timestamp format of Delta in files and partition names; the session may have another.
 _TIMESTAMPS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",

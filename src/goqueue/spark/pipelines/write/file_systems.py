@@ -26,7 +26,7 @@ from goqueue.spark.session import is_remote
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What Hadoop calls recursive and overwrite.
+# # Hadoop's arguments `recursive` and `overwrite`.
 _ONE, _ALL, _REPLACE = False, True, True
 
 

@@ -31,7 +31,7 @@ _AGAIN: Final = "the query repeats the batch when it is restarted, and what is c
 
 
 class _Told(msgspec.Struct):
-    """What a task tells the driver, as JSON in a row."""
+    """The result of a task, as JSON in a row."""
 
     sink: str
     task: int
