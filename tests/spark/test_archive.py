@@ -262,7 +262,7 @@ def test_gaps_and_topics_made_anew_are_told_and_what_to_do(spark: SparkSession, 
     with pytest.raises(OtherTopic, match=r"was deleted and created again since .* to another path"):
         job(broker, topic, tmp_path / "moved")
     remove_records(broker.bootstrap, topic, before=1)
-    with pytest.raises(PySparkException, match="is that of an earlier topic"):
+    with pytest.raises(PySparkException, match="belongs to an earlier topic"):
         reading(spark, broker.bootstrap, topic, **moved).load().collect()
 
 

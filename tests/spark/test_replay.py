@@ -266,7 +266,7 @@ def test_what_the_log_has_not_any_more_is_replayed_from_the_archive(
     moved = path.rename(tmp_path / "moved")
     refusal = replay.refused(source, target, "--name", "again", "--dry-run")
     assert f"there is no archive at {path}" in refusal
-    assert "with --archive never only what the log has is replayed" in refusal
+    assert "with --archive never only the log is replayed" in refusal
     assert "goqueue.archive=" not in refusal
     told = replay(source, target, "--name", "again", "--dry-run", "--archive", moved)
     assert [row["messages"] for row in told["partition"]] == [9, 4]
