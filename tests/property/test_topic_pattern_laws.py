@@ -28,7 +28,7 @@ NAMES = st.lists(st.text("ab-.", min_size=1, max_size=6), max_size=10)
 
 @settings(max_examples=300, deadline=None)
 @given(pattern=PATTERNS, names=NAMES)
-def test_a_pattern_means_what_it_means_elsewhere(pattern: str, names: list[str]) -> None:
+def test_pattern_means_the_same_as_in_python(pattern: str, names: list[str]) -> None:
     found = TopicPattern(pattern)
     for name in names:
         assert found.matches(name) == bool(re.fullmatch(pattern, name, re.ASCII))
@@ -36,7 +36,7 @@ def test_a_pattern_means_what_it_means_elsewhere(pattern: str, names: list[str])
 
 @settings(max_examples=300, deadline=None)
 @given(text=st.text("ab(|)[]{}*+?\\^$.-,19:P<>i", max_size=12))
-def test_any_text_is_a_pattern_or_is_refused(text: str) -> None:
+def test_any_text_is_compiled_or_refused(text: str) -> None:
     try:
         found = TopicPattern(text)
     except InvalidPattern:
