@@ -86,7 +86,7 @@ class Stage:
         if not self.is_stopping:
             self._running = self._start()
             if self.is_stopping:
-                # It was told to stop just before there was this one.
+                # The stop came just before this process started.
                 self._running.terminate()
 
     def _pause(self) -> None:
