@@ -232,7 +232,9 @@ def test_a_replay_that_goes_on_without_what_is_lost_ends_when_its_source_is_dele
     assert set(published.values()) == {1}
     assert last["missing"] == 60 - published.total()
     assert str(last["advice"]).startswith(f"{last['missing']} offsets had no message: it was lost")
-    assert any(f"begins, with its checkpoint in {tmp_path}/{source}-to-{target}" in str(row["text"]) for row in told["note"])
+    assert any(
+        f"begins, with its checkpoint in {tmp_path}/{source}-to-{target}" in str(row["text"]) for row in told["note"]
+    )
 
     (tmp_path / f"{source}-to-{target}" / "done.json").unlink()
     refusal = replay.refused(source, target)
