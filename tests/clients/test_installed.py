@@ -12,7 +12,7 @@ import pytest
 from tests.clients.installed import CURL, KAFKAJS, KCAT, Clients, is_installed, without
 
 _ROOT = Path(__file__).parents[2]
-_CASES = "tests/clients/test_matrix.py::test_what_a_client_compressed_is_stored_compressed"
+_CASES = "tests/clients/test_matrix.py::test_compressed_batches_are_stored_compressed"
 
 
 def test_tests_of_missing_clients_are_skipped_and_one_line_says_so(tmp_path: Path) -> None:

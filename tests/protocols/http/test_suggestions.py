@@ -47,7 +47,7 @@ def test_unknown_group_suggests_a_near_name(http: httpx.Client, method: str, pat
 
 def test_unknown_queue_suggests_a_near_name_and_keeps_its_hint(http: httpx.Client) -> None:
     problem = refused(http.get("/queues/worker"), 404, "unknown_queue")
-    assert problem["hint"] == "did you mean 'workers'? Receiving makes it"
+    assert problem["hint"] == "did you mean 'workers'? The first receive creates it"
 
 
 def test_internal_topics_are_never_suggested(http: httpx.Client) -> None:

@@ -17,7 +17,9 @@ class _NoTopics:
     """A broker that has no topic; nothing else of it is needed to read a request."""
 
     def __init__(self) -> None:
-        self.topics_by_wire_name: dict[bytes, OpenTopic] = {}
+        # It is its own service of topics.
+        self.topics = self
+        self.by_wire_name: dict[bytes, OpenTopic] = {}
 
     def topic(self, name: str) -> OpenTopic:
         raise UnknownTopic(f"there is no topic {name!r}")
@@ -35,7 +37,7 @@ class _OneTopic(_NoTopics):
     def __init__(self) -> None:
         super().__init__()
         self.only = Partition.__new__(Partition)
-        self.topics_by_wire_name = {b"orders": cast("OpenTopic", self)}
+        self.by_wire_name = {b"orders": cast("OpenTopic", self)}
 
     def partition(self, index: int) -> Partition:
         if index < 0:
